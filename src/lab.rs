@@ -1,0 +1,11 @@
+//! What every stage that executes something needs: the cache, the sandbox backend, the number of workers.
+
+use crate::{cache::Cache, sandbox::Backend};
+
+#[derive(Clone, Debug)]
+pub struct Lab {
+    pub cache: Cache,
+    pub backend: Backend,
+    /// Workers; each runs at most one sandbox at a time.
+    pub jobs: usize,
+}

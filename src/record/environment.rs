@@ -1,0 +1,96 @@
+//! What a repository's tests need besides the repository.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{bytes::ByteText, failure::Failure, id::Digest};
+
+/// The test runner of a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Runner {
+    Pytest,
+    Unittest,
+}
+
+impl Runner {
+    pub fn name(self) -> &'static str {
+        match self {
+            Runner::Pytest => "pytest",
+            Runner::Unittest => "unittest",
+        }
+    }
+}
+
+/// A Python interpreter found on the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interpreter {
+    /// Real path of the executable.
+    pub path: PathBuf,
+    /// `sys.base_prefix`: the directory that a sandbox must show for it to run.
+    pub prefix: PathBuf,
+    /// Full version, e.g. `3.11.7`.
+    pub version: String,
+}
+
+/// A locked, content-addressed set of installed packages; many candidates share one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Environment {
+    /// Digest of interpreter version and lock; names the directory in the cache.
+    pub key: Digest,
+    pub interpreter: Interpreter,
+    /// Requirements file with exact versions and hashes, one package a line group, sorted.
+    pub lock: String,
+}
+
+/// How the environment of one candidate was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// Why this interpreter (`requires-python >=3.8, classifier 3.11`).
+    pub interpreter_reason: String,
+    /// Last day whose releases count, `YYYY-MM-DD`.
+    pub cutoff: String,
+    /// Packages exempt from the cut-off, with their own date (`atomicwrites=2022-12-01`).
+    pub exceptions: Vec<String>,
+    /// Extras, dependency groups and files that requirements were taken from.
+    pub sources: Vec<String>,
+    /// Requirements besides the project's own, as given to the resolver, sorted.
+    pub requirements: Vec<String>,
+    /// Name of the rung of the ladder that worked (`lock_file`, `dated`, `dated_unpinned`, …).
+    pub rung: String,
+    /// Rungs tried before, with the reason each failed (last line).
+    pub failed_rungs: Vec<String>,
+}
+
+/// A file laid over the tree or beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerFile {
+    /// Relative path.
+    pub path: ByteText,
+    pub content: ByteText,
+    pub executable: bool,
+}
+
+/// The environment of one candidate and what its own build adds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Build {
+    pub instance_id: String,
+    pub runner: Runner,
+    pub environment: Environment,
+    pub recipe: Recipe,
+    /// The project's `*.dist-info` (never its modules), mounted on the import path behind the tree.
+    pub metadata: Vec<LayerFile>,
+    /// Files that building generates inside the tree (`_version.py`), laid over every state.
+    pub generated: Vec<LayerFile>,
+    /// Directories of the tree on the import path, relative to it, e.g. `["src", ""]`.
+    pub import_roots: Vec<String>,
+}
+
+/// What the build stage writes.
+pub type BuildOutcome = Result<Build, Failure>;

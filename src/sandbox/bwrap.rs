@@ -1,0 +1,1 @@
+//! Spec → bubblewrap argv. Pure.
