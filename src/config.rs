@@ -128,3 +128,22 @@ const CONTROL_TOKENS: [&str; 22] = [
     "<｜end▁of▁sentence｜>",
     "[/INST]",
 ];
+
+/// How candidates are validated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Validate {
+    /// Runs of each state besides the first, each with its own order, hash seed and temporary directory.
+    pub repeats: u32,
+    /// Limit for one test of the fixed state, seconds; other states get a multiple of what the fixed one needed.
+    pub test_s: u64,
+    /// Limit for one process of the fixed state, seconds. A whole suite that needs longer is replaced by the touched
+    /// files' suite.
+    pub suite_s: u64,
+}
+
+impl Default for Validate {
+    fn default() -> Validate {
+        Validate { repeats: 3, test_s: 60, suite_s: 300 }
+    }
+}
