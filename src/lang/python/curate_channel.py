@@ -314,7 +314,8 @@ class RunningStub(BaseException):
     """What a stub raises in a test. Not an `Exception`, so that no test expects it by accident."""
 
 
-ImportedStub.__name__ = RunningStub.__name__ = "Stub"
+for _class in (ImportedStub, RunningStub):
+    _class.__name__ = _class.__qualname__ = "Stub"
 
 REFUSED = (
     "call iter next len bool nonzero getitem setitem delitem contains eq ne lt le gt ge add radd sub rsub mul rmul "
@@ -362,7 +363,13 @@ class Stubs(object):
                 raise ImportedStub(full)
             raise stubs._error(full)
 
+        def refuse_subclass(_class, *arguments):
+            # `class A(stub)` before Python 3.7 calls the stub's type with a name, the bases and a namespace.
+            bases = arguments[1] if len(arguments) > 1 else ()
+            raise stubs._error(next((object.__getattribute__(base, "_stub") for base in bases), "base class"))
+
         members = {"__%s__" % name: refuse for name in REFUSED}
+        members["__new__"] = refuse_subclass
         members["__getattr__"] = missing
         members["__hash__"] = object.__hash__
         members["__repr__"] = lambda stub: "<stub for %s>" % object.__getattribute__(stub, "_stub")
@@ -452,8 +459,10 @@ class Stubs(object):
 
         class MissingModule(types.ModuleType):
             def __getattr__(module, name):
-                if name.startswith("__"):
+                if name.startswith("_") or "pytest" in name:
                     raise ImportedStub("%s.%s" % (module.__name__, name))
+                if not stubs.importing:
+                    raise RunningStub("%s.%s does not exist" % (module.__name__, name))
                 return stubs._stub(module.__name__, name)
 
         class View(types.ModuleType):
