@@ -1,1 +1,3 @@
 //! (being written)
+pub mod manifest;
+pub mod requirement;
