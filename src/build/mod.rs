@@ -1,3 +1,6 @@
 //! (being written)
+pub mod exceptions;
+pub mod lockfile;
 pub mod manifest;
+pub mod python;
 pub mod requirement;

@@ -32,7 +32,8 @@ impl Tree {
 
 /// Says whether a path's text takes part in the recipe.
 pub fn is_read(path: &str) -> bool {
-    const NAMED: [&str; 16] = [
+    const NAMED: [&str; 17] = [
+        "pylock.toml",
         "pyproject.toml",
         "setup.cfg",
         "setup.py",
