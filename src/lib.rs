@@ -31,5 +31,4 @@ pub mod report;
 pub mod rollout;
 pub mod validate;
 
-// 3: command line
-pub mod cli;
+// 3: command line (being written)
