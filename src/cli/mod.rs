@@ -18,7 +18,7 @@ use std::thread;
 use anyhow::Result;
 use clap::Parser;
 
-use crate::{cache::Cache, console::Console, interrupt, lab::Lab, sandbox::Backend};
+use crate::{cache::Cache, console::Console, git::Hinted, interrupt, lab::Lab, sandbox::Backend};
 use args::{Cli, Command, Common};
 use exit::Exit;
 
@@ -40,7 +40,10 @@ pub fn main() -> Exit {
             let exit = Exit::of(&error);
             match exit {
                 Exit::Interrupted => console.message("Interrupted. What was finished is kept; the same command resumes."),
-                Exit::Done | Exit::Failed | Exit::BadUsage | Exit::NothingUsable | Exit::Differs => console.error(&error),
+                Exit::Done | Exit::Failed | Exit::BadUsage | Exit::NothingUsable | Exit::Differs => {
+                    let hint = error.chain().find_map(|cause| cause.downcast_ref::<Hinted>());
+                    console.error(&error, hint.map(|hinted| hinted.hint.as_str()));
+                }
             }
             exit
         }
