@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::record::episode::PolicyName;
+
 /// What `mine` selects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -91,5 +93,96 @@ pub struct Grade {
 impl Default for Grade {
     fn default() -> Grade {
         Grade { min_wall_s: 60, wall_factor: 10, test_wall_s: 60 }
+    }
+}
+
+/// Which rows an export keeps and how its files are cut.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Export {
+    /// Policies whose episodes are imitated; the oracle applies the gold patch and shows no work of its own.
+    pub policies: Vec<PolicyName>,
+    /// Whether SFT rows must be resolved.
+    pub only_resolved: bool,
+    /// SPDX expressions to keep; empty keeps every task, also one whose licence is unknown.
+    pub licenses: Vec<String>,
+    /// Episodes with one of these grade flags are dropped.
+    pub drop_flags: Vec<String>,
+    /// Strings that chat templates take for control tokens; an episode that holds one is flagged.
+    pub control_tokens: Vec<String>,
+    /// Whether flagged episodes are dropped from SFT.
+    pub drop_control_tokens: bool,
+    /// Longest SFT episode, tokens as the episode counts them.
+    pub max_tokens: Option<u64>,
+    /// A row above this size is dropped: a cell of more makes viewers and readers fail, bytes.
+    pub max_row_bytes: u64,
+    /// Uncompressed size of a row group; the Hub's viewer refuses to scan 300 MB at once, bytes.
+    pub row_group_bytes: u64,
+    /// Uncompressed size of a shard, as the `datasets` library cuts its own, bytes.
+    pub shard_bytes: u64,
+    /// The agent loop that verl runs on a row; its own default works on a single reply.
+    pub agent_name: String,
+}
+
+impl Default for Export {
+    fn default() -> Export {
+        Export {
+            policies: vec![PolicyName::Mock],
+            only_resolved: true,
+            licenses: Vec::new(),
+            drop_flags: Vec::new(),
+            control_tokens: CONTROL_TOKENS.iter().map(|&token| token.to_owned()).collect(),
+            drop_control_tokens: true,
+            max_tokens: None,
+            max_row_bytes: 16 << 20,
+            row_group_bytes: 32 << 20,
+            shard_bytes: 500_000_000,
+            agent_name: "single_turn_agent".to_owned(),
+        }
+    }
+}
+
+/// Control tokens of the ChatML, Qwen, Llama 3, GLM, DeepSeek, Mistral and gpt-oss families.
+const CONTROL_TOKENS: [&str; 22] = [
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|begin_of_text|>",
+    "<|end_of_text|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|python_tag|>",
+    "<|start|>",
+    "<|end|>",
+    "<|channel|>",
+    "<|message|>",
+    "<|call|>",
+    "<|return|>",
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "<｜end▁of▁sentence｜>",
+    "[/INST]",
+];
+
+/// How candidates are validated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Validate {
+    /// Runs of each state besides the first, each with its own order, hash seed and temporary directory.
+    pub repeats: u32,
+    /// Limit for one test of the fixed state, seconds; other states get a multiple of what the fixed one needed.
+    pub test_s: u64,
+    /// Limit for one process of the fixed state, seconds. A whole suite that needs longer is replaced by the touched
+    /// files' suite.
+    pub suite_s: u64,
+}
+
+impl Default for Validate {
+    fn default() -> Validate {
+        Validate { repeats: 3, test_s: 60, suite_s: 300 }
     }
 }

@@ -54,7 +54,7 @@ pub fn patch(repository: &Path, base_commit: &str, build: &Build, workspace: &Wo
 }
 
 fn is_size_limit(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.to_string().contains("bytes"))
+    error.chain().any(|cause| cause.to_string().contains("bytes differ"))
 }
 
 /// Says whether a path lies in a git directory at any depth: a nested repository counts by its files.

@@ -1,1 +1,4 @@
+//! Integration tests, in one binary.
 
+mod contract_sandbox;
+mod support;
