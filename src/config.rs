@@ -115,6 +115,45 @@ impl Default for Mine {
     }
 }
 
+/// What an attempt may use up, and how many are made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rollout {
+    /// Attempts per task.
+    pub samples: u32,
+    pub seed: u64,
+    /// Policy replies.
+    pub max_steps: u32,
+    /// Whole conversation, estimated at four bytes a token where the policy reports none.
+    pub max_tokens: u64,
+    pub max_wall_s: u64,
+    /// For one command or one run of the visible tests.
+    pub command_s: u64,
+}
+
+impl Default for Rollout {
+    fn default() -> Rollout {
+        Rollout { samples: 4, seed: 0, max_steps: 40, max_tokens: 200_000, max_wall_s: 1_800, command_s: 180 }
+    }
+}
+
+/// Time limits of grading. The whole run may take `wall_factor` times what the fixed state took in validation, but at
+/// least `min_wall_s`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Grade {
+    pub min_wall_s: u64,
+    pub wall_factor: u64,
+    /// For each test.
+    pub test_wall_s: u64,
+}
+
+impl Default for Grade {
+    fn default() -> Grade {
+        Grade { min_wall_s: 60, wall_factor: 10, test_wall_s: 60 }
+    }
+}
+
 /// Which rows an export keeps and how its files are cut.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
