@@ -1,1 +1,5 @@
+//! Checks of the whole program.
 
+mod export;
+mod records;
+mod support;
