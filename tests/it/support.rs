@@ -1,13 +1,16 @@
-<<<<<<< HEAD
 //! What several areas' tests need.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     path::{Path, PathBuf},
     sync::OnceLock,
+    time::Duration,
 };
 
 use curate::{
+    process::{Command, Exit, Finished, run},
     record::{
         bytes::ByteText,
         patch::{Edit, FileContent},
@@ -62,28 +65,6 @@ pub fn plant(root: &Path, files: &[(&str, &str)]) -> PathBuf {
         }
     }
     root.to_owned()
-=======
-//! What the checks share.
-
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    sync::OnceLock,
-    time::Duration,
-};
-
-use curate::process::{Command, Exit, Finished, run};
-
-/// Says whether a check may go on: prints the reason where this machine lacks something, and fails where
-/// `CURATE_REQUIRE` (a list with commas) names it.
-pub fn require(name: &str, available: bool) -> bool {
-    if available {
-        return true;
-    }
-    let required = std::env::var("CURATE_REQUIRE").unwrap_or_default();
-    assert!(!required.split(',').any(|item| item.trim() == name), "`{name}` is required and not available here");
-    eprintln!("skipped: `{name}` is not available on this machine");
-    false
 }
 
 /// Runs a program with this process's environment and some more variables.
@@ -130,5 +111,4 @@ fn make_readers_python() -> Option<PathBuf> {
         std::fs::write(&marker, READERS.join(" ")).unwrap();
     }
     made.then_some(python)
->>>>>>> export
 }
