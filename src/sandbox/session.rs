@@ -33,12 +33,12 @@ use crate::{
 /// The loop that runs inside, as process 1.
 ///
 /// `eval` takes texts of any length, where an argument ends at 128 KiB, and keeps them out of the process list, where
-/// a command's own `pkill -f` would find itself.
+/// a command's own `pkill -f` would find itself. An answer starts on a line of its own whatever stands before it.
 const SERVER: &str = r#"
 echo '0 0'
 while IFS= read -r n; do
     "$BASH" -c "eval \"\$(</session/$n.cmd)\"" bash </dev/null >"/session/$n.out" 2>&1
-    echo "$n $?"
+    printf '\n%s %s\n' "$n" "$?"
 done
 "#;
 

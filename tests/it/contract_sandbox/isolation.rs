@@ -96,7 +96,7 @@ fn the_hosts_environment_is_absent_and_the_callers_wins() {
         let output = place.run(&Spec { env, ..spec(&workspace) }, "echo $TZ $MINE $HOME; env | cut -d= -f1 | sort");
         assert_prints(
             &output,
-            "Asia/Tokyo a b =c /home/agent\n=c\nCOLUMNS\nDEBIAN_FRONTEND\nGIT_EDITOR\nGIT_PAGER\nGIT_TERMINAL_PROMPT\n\
+            "Asia/Tokyo a b =c /home/agent\n\nCOLUMNS\nDEBIAN_FRONTEND\nGIT_EDITOR\nGIT_PAGER\nGIT_TERMINAL_PROMPT\n\
              HOME\nLANG\nLC_ALL\nLOGNAME\nMINE\nNO_COLOR\nPAGER\nPATH\nPWD\nPYTHONDONTWRITEBYTECODE\nPYTHONHASHSEED\n\
              SHELL\nSHLVL\nTERM\nTMPDIR\nTZ\nUSER\n_\n",
         );
@@ -110,6 +110,15 @@ fn there_are_no_capabilities_and_none_to_be_had() {
             place.sh("grep -E 'Cap|NoNewPrivs' /proc/self/status; unshare -Ur id >/dev/null 2>&1 && echo nested");
         let zeros = ["Inh", "Prm", "Eff", "Bnd", "Amb"].map(|set| format!("Cap{set}:\t0000000000000000\n")).concat();
         assert_prints(&output, &format!("{zeros}NoNewPrivs:\t1\n"));
+    });
+}
+
+#[test]
+fn the_kernels_settings_cannot_be_written() {
+    each(|place| {
+        let script = "find /proc -path '/proc/[0-9]*' -prune -o -type f -writable -print 2>/dev/null | head; \
+                      cat /proc/sys/kernel/core_pattern >/proc/sys/kernel/core_pattern || cat /proc/sys/kernel/ostype";
+        assert_prints(&place.sh(script), "Linux\n");
     });
 }
 
