@@ -303,11 +303,7 @@ struct Streams {
 }
 
 fn reason_to_stop(started: Instant, wall: Duration) -> Option<Exit> {
-    if interrupt::requested() {
-        Some(Exit::Interrupted)
-    } else {
-        (started.elapsed() >= wall).then_some(Exit::TimedOut)
-    }
+    if interrupt::requested() { Some(Exit::Interrupted) } else { (started.elapsed() >= wall).then_some(Exit::TimedOut) }
 }
 
 fn exit_of(status: ExitStatus) -> Exit {
