@@ -40,6 +40,8 @@ pub struct Plan<'a> {
     /// Name of the file in [`RESULTS`] that the instructions will be in.
     pub instructions: &'a str,
     pub selection: &'a Selection,
+    /// A test id that names no single test stands for all tests below it.
+    pub is_loose: bool,
     pub variation: Variation,
     pub with_stubs: bool,
     /// Limit for each phase of a test, seconds.
@@ -77,6 +79,7 @@ pub fn plan(runner: Runner, plan: &Plan) -> Planned {
         "results": format!("{RESULTS}/{}", plan.results),
         "root": TREE,
         "selection": selection,
+        "loose": plan.is_loose,
         "order_seed": plan.variation.order_seed,
         "hash_seed": plan.variation.hash_seed,
         "stubs": plan.with_stubs,
@@ -123,6 +126,7 @@ mod tests {
                 results: "r.jsonl",
                 instructions: "i.json",
                 selection: &selection,
+                is_loose: false,
                 variation: Variation { order_seed: Some(u64::MAX), ..Variation::PLAIN },
                 with_stubs: false,
                 test_wall_s: 1.5,

@@ -21,6 +21,8 @@ MESSAGE_BYTES = 4000
 FRAMES_HEAD = 10
 FRAMES_TAIL = 40
 IDS_PER_RECORD = 200
+# What we exit with when the plan or the results file cannot be reached.
+CHANNEL_BROKEN = 97
 # Seconds that a test gets to react to the soft limit before the whole process is killed.
 GRACE_S = 5.0
 # Sequence number of the supervisor's only record; above any of the child's.
@@ -186,6 +188,18 @@ class Watch(object):
         return self.fired
 
 
+def begin(path):
+    """Returns the plan, a `Recorder` and a `Watch`, in the process that is to run the tests."""
+    try:
+        plan = read_plan(path)
+        recorder, watch = supervise(plan)
+    except (OSError, IOError, ValueError, KeyError) as error:
+        sys.stderr.write("curate: reach the results channel: %s\n" % describe(error))
+        sys.stderr.flush()
+        os._exit(CHANNEL_BROKEN)
+    return plan, recorder, watch
+
+
 def read_plan(path):
     """Reads the plan and removes it, so that the nonce is nowhere on disk when repository code starts."""
     with open(path) as handle:
@@ -304,6 +318,13 @@ def shuffled(tests, chain, seed):
         return result
 
     return shuffle(list(tests), 0)
+
+
+def chooser(selection, loose):
+    """Returns a function that says whether a test id is selected."""
+    wanted = set(selection["items"])
+    prefixes = tuple(item + mark for item in wanted for mark in ("::", "[", ".")) if loose else ()
+    return lambda test: test in wanted or test.startswith(prefixes)
 
 
 class ImportedStub(AttributeError):
