@@ -99,7 +99,8 @@ fn executables() -> Vec<PathBuf> {
 fn named_python(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let is_python = |name: &str| {
-        name.strip_prefix("python3.").is_some_and(|minor| !minor.is_empty() && minor.bytes().all(|b| b.is_ascii_digit()))
+        name.strip_prefix("python3.")
+            .is_some_and(|minor| !minor.is_empty() && minor.bytes().all(|b| b.is_ascii_digit()))
     };
     entries.filter(|entry| entry.file_name().to_str().is_some_and(is_python)).map(|entry| entry.path()).collect()
 }

@@ -180,6 +180,7 @@ fn unpack(wheel: &[u8], target: &Path) -> Result<()> {
     let mut archive = zip::ZipArchive::new(std::io::Cursor::new(wheel)).context("open the wheel of uv")?;
     let name = archive
         .file_names()
+        .filter_map(Result::ok)
         .find(|name| name.ends_with(".data/scripts/uv"))
         .map(String::from)
         .context("find the program in the wheel of uv")?;
@@ -187,7 +188,8 @@ fn unpack(wheel: &[u8], target: &Path) -> Result<()> {
     archive.by_name(&name).context("read the wheel of uv")?.read_to_end(&mut program).context("unpack uv")?;
     let mut file = fs::File::create(target).with_context(|| format!("create `{}`", target.display()))?;
     file.write_all(&program).with_context(|| format!("write `{}`", target.display()))?;
-    file.set_permissions(fs::Permissions::from_mode(0o755)).with_context(|| format!("make `{}` executable", target.display()))
+    file.set_permissions(fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("make `{}` executable", target.display()))
 }
 
 /// One call of uv.
@@ -213,8 +215,8 @@ pub fn run(lab: &Lab, kind: &str, job: &Job) -> Result<Output> {
     let mut mounts = vec![
         Mount { host: uv, inside: INSIDE.into(), writable: false },
         Mount { host: lab.cache.dir("uv")?, inside: CACHE_INSIDE.into(), writable: true },
-        Mount { host: job.interpreter.prefix.clone(), inside: job.interpreter.prefix.clone(), writable: false },
     ];
+    mounts.extend(mount_of(job.interpreter));
     let mut environment = passed_on(&mut mounts);
     let settings = [
         ("UV_CACHE_DIR", CACHE_INSIDE),
@@ -239,6 +241,13 @@ pub fn run(lab: &Lab, kind: &str, job: &Job) -> Result<Output> {
     let output = sandbox::run(lab.backend, &spec, &argv)?;
     check(kind, &output)?;
     Ok(output)
+}
+
+/// Returns the mount that an interpreter needs; those below `/usr` are in every sandbox.
+pub fn mount_of(interpreter: &Interpreter) -> Option<Mount> {
+    let prefix = &interpreter.prefix;
+    let shown = prefix.starts_with("/usr");
+    (!shown).then(|| Mount { host: prefix.clone(), inside: prefix.clone(), writable: false })
 }
 
 /// Turns anything but success into an error that carries a [`Failure`] or [`Interrupted`].
@@ -277,7 +286,8 @@ fn trouble_of_the_machine(text: &str) -> Option<&'static str> {
         Regex::new(r"HTTP status (?:server error \(|client error \((?:408|425|429))").expect("a valid expression")
     });
     // What a setup script downloads by itself is the repository's doing.
-    let of_uv = text.contains("Failed to fetch") || text.contains("Failed to download") || text.contains("Request failed");
+    let of_uv =
+        text.contains("Failed to fetch") || text.contains("Failed to download") || text.contains("Request failed");
     if of_uv && (NETWORK.iter().any(|word| text.contains(word)) || SERVER.is_match(text)) {
         return Some("no_network");
     }
@@ -299,7 +309,10 @@ fn passed_on(mounts: &mut Vec<Mount>) -> Vec<(String, String)> {
     let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let mut passed: Vec<(String, String)> =
         PASSED.iter().filter_map(|name| Some(((*name).to_owned(), set(name)?))).collect();
-    if set("UV_DEFAULT_INDEX").is_none() && set("UV_INDEX_URL").is_none() && let Some(url) = set("PIP_INDEX_URL") {
+    if set("UV_DEFAULT_INDEX").is_none()
+        && set("UV_INDEX_URL").is_none()
+        && let Some(url) = set("PIP_INDEX_URL")
+    {
         passed.push((String::from("UV_DEFAULT_INDEX"), url));
     }
     for (name, inside) in [("SSL_CERT_FILE", "file.pem"), ("SSL_CERT_DIR", "dir")] {
@@ -331,12 +344,18 @@ mod tests {
         let refused = "error: Request failed after 3 retries\n  cause: Failed to fetch: https://x/\n  cause: error sending \
                        request\n  cause: tcp connect error";
         assert_eq!(trouble_of_the_machine(refused), Some("no_network"));
-        assert_eq!(trouble_of_the_machine("error: failed to write\n cause: No space left on device (os error 28)"), Some("disk_full"));
+        assert_eq!(
+            trouble_of_the_machine("error: failed to write\n cause: No space left on device (os error 28)"),
+            Some("disk_full")
+        );
         assert_eq!(trouble_of_the_machine("Because there are no versions of x"), None);
         assert_eq!(trouble_of_the_machine("setup.py: Connection refused"), None);
         let missing = "Failed to fetch: `https://x/`\nHTTP status client error (404 Not Found)";
         assert_eq!(trouble_of_the_machine(missing), None);
-        assert_eq!(trouble_of_the_machine(&missing.replace("client error (404", "server error (503")), Some("no_network"));
+        assert_eq!(
+            trouble_of_the_machine(&missing.replace("client error (404", "server error (503")),
+            Some("no_network")
+        );
     }
 
     #[test]
