@@ -180,6 +180,7 @@ fn unpack(wheel: &[u8], target: &Path) -> Result<()> {
     let mut archive = zip::ZipArchive::new(std::io::Cursor::new(wheel)).context("open the wheel of uv")?;
     let name = archive
         .file_names()
+        .filter_map(Result::ok)
         .find(|name| name.ends_with(".data/scripts/uv"))
         .map(String::from)
         .context("find the program in the wheel of uv")?;
@@ -214,8 +215,8 @@ pub fn run(lab: &Lab, kind: &str, job: &Job) -> Result<Output> {
     let mut mounts = vec![
         Mount { host: uv, inside: INSIDE.into(), writable: false },
         Mount { host: lab.cache.dir("uv")?, inside: CACHE_INSIDE.into(), writable: true },
-        Mount { host: job.interpreter.prefix.clone(), inside: job.interpreter.prefix.clone(), writable: false },
     ];
+    mounts.extend(mount_of(job.interpreter));
     let mut environment = passed_on(&mut mounts);
     let settings = [
         ("UV_CACHE_DIR", CACHE_INSIDE),
@@ -240,6 +241,13 @@ pub fn run(lab: &Lab, kind: &str, job: &Job) -> Result<Output> {
     let output = sandbox::run(lab.backend, &spec, &argv)?;
     check(kind, &output)?;
     Ok(output)
+}
+
+/// Returns the mount that an interpreter needs; those below `/usr` are in every sandbox.
+pub fn mount_of(interpreter: &Interpreter) -> Option<Mount> {
+    let prefix = &interpreter.prefix;
+    let shown = prefix.starts_with("/usr");
+    (!shown).then(|| Mount { host: prefix.clone(), inside: prefix.clone(), writable: false })
 }
 
 /// Turns anything but success into an error that carries a [`Failure`] or [`Interrupted`].
