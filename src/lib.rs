@@ -37,11 +37,8 @@ pub mod console;
 pub mod environments;
 pub mod git;
 pub mod harness;
-<<<<<<< HEAD
-pub mod interpreters;
-=======
 pub mod history;
->>>>>>> mine
+pub mod interpreters;
 pub mod interrupt;
 pub mod lab;
 pub mod lang;
