@@ -1,1 +1,7 @@
+//! Integration tests, in one binary.
 
+mod contract_sandbox;
+mod export;
+mod layers;
+mod records;
+mod support;
