@@ -200,8 +200,7 @@ impl Reader {
             (Ending::Ended, false, Some(signal)) => format!("signal {signal} ended the process while it ran"),
             (Ending::Ended, false, None) => "the process ended while it ran".to_owned(),
         };
-        let cut_short =
-            if self.killed || ending == Ending::TimedOut { Status::TimedOut } else { Status::Crashed };
+        let cut_short = if self.killed || ending == Ending::TimedOut { Status::TimedOut } else { Status::Crashed };
         let report = &mut self.parsed.report;
         let mut all_ended = true;
         for (id, progress) in self.tests {
