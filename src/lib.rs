@@ -10,6 +10,7 @@ pub mod console;
 pub mod environments;
 pub mod git;
 pub mod harness;
+pub mod interpreters;
 pub mod interrupt;
 pub mod lab;
 pub mod lang;
@@ -18,6 +19,7 @@ pub mod process;
 pub mod sandbox;
 pub mod sources;
 pub mod store;
+pub mod uv;
 
 // 2: stages
 pub mod build;
