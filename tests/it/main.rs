@@ -1,4 +1,5 @@
 //! Integration tests, in one binary.
 
 mod contract_sandbox;
+mod harness;
 mod support;

@@ -5,6 +5,7 @@ are tests, about markers and warnings is kept; of `addopts` only what decides wh
 be imported. A plugin of ours watches the raw exception of each phase next to the report that other plugins make of
 it: a report that says `passed` over an exception does not count.
 """
+
 import sys
 
 # Options in `addopts` that are kept: how many further words each takes when its value is not attached by `=`.
@@ -142,7 +143,10 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
 
         def is_test_file(self, config, path):
             import fnmatch
+            import os
 
+            if os.path.isdir(path):
+                return True
             name = path.rsplit("/", 1)[-1]
             for pattern in list(config.getini("python_files")) + list(ALWAYS_TESTS):
                 if "/" in pattern and fnmatch.fnmatch(path, "*/" + pattern) or fnmatch.fnmatch(name, pattern):
@@ -185,9 +189,9 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
         def pytest_collection_modifyitems(self, session, config, items):
             yield
             if selection["kind"] == "tests":
-                wanted = set(selection["items"])
-                chosen = [item for item in items if channel.text(item.nodeid) in wanted]
-                left = [item for item in items if channel.text(item.nodeid) not in wanted]
+                is_chosen = channel.chooser(selection, plan["loose"])
+                chosen = [item for item in items if is_chosen(channel.text(item.nodeid))]
+                left = [item for item in items if not is_chosen(channel.text(item.nodeid))]
                 items[:] = chosen
                 if left:
                     config.hook.pytest_deselected(items=left)
@@ -345,7 +349,7 @@ def arguments(plan, version):
     files = []
     for item in plan["selection"]["items"]:
         path = os.path.join(root, item.split("::")[0])
-        if path not in files and os.path.isfile(path):
+        if path not in files and os.path.exists(path):
             files.append(path)
     plan["paths"] = files
     return words + (files or [root])
@@ -356,8 +360,7 @@ def main():
 
     import curate_channel as channel
 
-    plan = channel.read_plan(sys.argv[1])
-    recorder, watch = channel.supervise(plan)
+    plan, recorder, watch = channel.begin(sys.argv[1])
     del sys.path[0], sys.modules["curate_channel"]
     for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
         os.environ.pop(name, None)

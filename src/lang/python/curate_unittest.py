@@ -4,6 +4,7 @@ Finds test files by name, as `python -m unittest discover` does, but imports eac
 packages give it, so that one file that cannot be imported costs only its own tests. Ids are `module.Class.method`;
 docstrings never become ids.
 """
+
 import os
 import sys
 import unittest
@@ -58,12 +59,17 @@ def selected_files(root, selection):
     if selection["kind"] == "all":
         return every_file(root)
     if selection["kind"] == "files":
-        paths = [os.path.join(root, item) for item in selection["items"]]
-        return [path for path in paths if os.path.isfile(path) and path.endswith(".py")]
+        files = []
+        for path in [os.path.join(root, item) for item in selection["items"]]:
+            if os.path.isdir(path):
+                files.extend(test_files(path, False))
+            elif os.path.isfile(path) and path.endswith(".py"):
+                files.append(path)
+        return files
     files = []
     for path in every_file(root) + test_files(root, False):
         name = module_name(path)[1]
-        if path not in files and any(item.startswith(name + ".") for item in selection["items"]):
+        if path not in files and any((item + ".").startswith(name + ".") for item in selection["items"]):
             files.append(path)
     return files
 
@@ -204,8 +210,7 @@ def main():
 
     import curate_channel as channel
 
-    plan = channel.read_plan(sys.argv[1])
-    recorder, watch = channel.supervise(plan)
+    plan, recorder, watch = channel.begin(sys.argv[1])
     del sys.path[0], sys.modules["curate_channel"]
     root, selection = plan["root"], plan["selection"]
     if "" not in sys.path and root not in sys.path:
@@ -228,8 +233,8 @@ def main():
     if stubs is not None:
         stubs.stop()
     if selection["kind"] == "tests":
-        wanted = set(selection["items"])
-        tests = [test for test in tests if channel.text(test.id()) in wanted]
+        is_chosen = channel.chooser(selection, plan["loose"])
+        tests = [test for test in tests if is_chosen(channel.text(test.id()))]
     if plan["order_seed"] is not None:
         tests = channel.shuffled(tests, lambda test: test.id().rsplit(".", 2)[:2], plan["order_seed"])
     recorder.write_collected([test.id() for test in tests])
