@@ -10,6 +10,7 @@ pub mod console;
 pub mod environments;
 pub mod git;
 pub mod harness;
+pub mod history;
 pub mod interpreters;
 pub mod interrupt;
 pub mod lab;
