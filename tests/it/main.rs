@@ -2,6 +2,7 @@
 
 mod contract_sandbox;
 mod export;
+mod harness;
 mod layers;
 mod records;
 mod support;
