@@ -2,4 +2,5 @@
 
 mod export;
 mod records;
+mod report;
 mod support;
