@@ -5,4 +5,5 @@ mod export;
 mod harness;
 mod layers;
 mod records;
+mod report;
 mod support;
