@@ -81,6 +81,11 @@ pub struct Host {
     pub roots: Vec<(PathBuf, Option<PathBuf>)>,
     /// Those of [`ETC`] and [`ETC_NETWORK`] that exist.
     pub etc: Vec<PathBuf>,
+    /// What `/proc` holds besides processes and could be written to.
+    ///
+    /// Started by root, the user inside is the host's root without capabilities, and to that one the kernel still
+    /// grants writing `/proc/sys/kernel/core_pattern`, which is a command that the host runs.
+    pub kernel: Vec<PathBuf>,
 }
 
 /// Everything that one sandbox shows, with host paths and descriptors resolved.
@@ -161,6 +166,9 @@ fn system(argv: &mut Argv, view: &View) {
     }
     argv.extend(["--symlink", "/usr/share/zoneinfo/Etc/UTC", "/etc/localtime"]);
     argv.extend(["--proc", "/proc", "--dev", "/dev"]);
+    for path in &view.host.kernel {
+        argv.bind("--ro-bind", path, path);
+    }
 }
 
 fn private_places(argv: &mut Argv, size_bytes: u64) {
@@ -192,6 +200,7 @@ mod tests {
         let host = Host {
             roots: vec![("/bin".into(), Some("usr/bin".into())), ("/lib".into(), None)],
             etc: vec!["/etc/hosts".into(), "/etc/resolv.conf".into(), "/etc/services".into()],
+            kernel: vec!["/proc/sys".into()],
         };
         let mounts = [
             Mount { host: "/cache/env".into(), inside: ENVIRONMENT.into(), writable: false },
@@ -225,7 +234,10 @@ mod tests {
             .map(|pair| pair[1].as_str())
             .collect();
         sources.sort_unstable();
-        assert_eq!(sources, ["/cache/env", "/etc/services", "/lib", "/scratch/merged", "/scratch/results", "/usr"]);
+        assert_eq!(
+            sources,
+            ["/cache/env", "/etc/services", "/lib", "/proc/sys", "/scratch/merged", "/scratch/results", "/usr"]
+        );
         assert!(has(&words, &["--symlink", "usr/bin", "/bin"]));
         assert!(has(&words, &["--ro-bind", "/cache/env", "/opt/env"]));
         assert!(has(&words, &["--bind", "/scratch/results", "/results"]));

@@ -9,7 +9,10 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::{self, PipeReader, Read, Seek, Write},
-    os::fd::{AsRawFd, OwnedFd},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::fs::PermissionsExt,
+    },
     path::{Path, PathBuf},
     sync::OnceLock,
     time::{Duration, Instant},
@@ -224,16 +227,30 @@ pub(super) fn succeeds(argv: &[&str], cwd: Option<PathBuf>) -> bool {
 fn host() -> &'static Host {
     static HOST: OnceLock<Host> = OnceLock::new();
     HOST.get_or_init(|| {
-        let roots = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"].map(PathBuf::from);
-        let roots = roots.into_iter().filter(|path| path.exists());
+        let existing =
+            |names: &[&str]| names.iter().map(PathBuf::from).filter(|path| path.exists()).collect::<Vec<_>>();
+        let roots = existing(&["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"]);
         Host {
-            roots: roots.map(|path| (path.clone(), fs::read_link(path).ok())).collect(),
-            etc: [&bwrap::ETC[..], &bwrap::ETC_NETWORK]
-                .concat()
-                .into_iter()
-                .map(PathBuf::from)
-                .filter(|path| path.exists())
-                .collect(),
+            roots: roots.into_iter().map(|path| (path.clone(), fs::read_link(path).ok())).collect(),
+            etc: existing(&[&bwrap::ETC[..], &bwrap::ETC_NETWORK].concat()),
+            kernel: kernel_files(),
         }
     })
+}
+
+/// Returns the directories and writable files of `/proc` that are not a process's.
+fn kernel_files() -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir("/proc") else { return vec!["/proc/sys".into(), "/proc/sysrq-trigger".into()] };
+    let mut paths: Vec<PathBuf> = entries
+        .flatten()
+        .filter(|entry| !entry.file_name().as_encoded_bytes()[0].is_ascii_digit())
+        .filter(|entry| {
+            // Links lead to a process's own directory.
+            let metadata = fs::symlink_metadata(entry.path());
+            metadata.is_ok_and(|it| it.is_dir() || (it.is_file() && it.permissions().mode() & 0o222 != 0))
+        })
+        .map(|entry| entry.path())
+        .collect();
+    paths.sort_unstable();
+    paths
 }

@@ -53,7 +53,7 @@ impl Backend {
 
 /// Says what to do about a sandbox that does not start, from what its set-up printed.
 fn next_step(seen: &str) -> &'static str {
-    if seen.contains("bwrap: not found") || seen.contains("bwrap: No such file") {
+    if seen.contains("bwrap: not found") || seen.contains("execute bwrap") {
         "install bubblewrap (Debian, Fedora and Arch name the package `bubblewrap`)"
     } else if seen.contains("Unknown option") {
         "bubblewrap 0.8 or later is needed"
