@@ -10,6 +10,7 @@ pub mod console;
 pub mod environments;
 pub mod git;
 pub mod harness;
+pub mod history;
 pub mod interrupt;
 pub mod lab;
 pub mod lang;

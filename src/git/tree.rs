@@ -85,9 +85,10 @@ impl Repo {
                 let entry = entry.map_err(|why| ReadError::Corrupt(tree, why))?;
                 let path = join(&prefix, entry.name);
                 let node = Node { mode: canonical_mode(entry.raw_mode), oid: entry.oid };
-                match node.is_directory() {
-                    true => todo.push((path, node.oid)),
-                    false => found.push((path, node)),
+                if node.is_directory() {
+                    todo.push((path, node.oid));
+                } else {
+                    found.push((path, node));
                 }
             }
         }
@@ -216,7 +217,10 @@ pub fn edited(repo: &Repo, root: Oid, edits: &[Edit]) -> Result<Oid> {
     }
 }
 
-fn edited_tree(odb: &Odb<'_>, tree: Option<Oid>, changes: &[(&[u8], Option<Node>)]) -> Result<Option<Oid>> {
+/// A path and what it holds afterwards.
+type Change<'a> = (&'a [u8], Option<Node>);
+
+fn edited_tree(odb: &Odb<'_>, tree: Option<Oid>, changes: &[Change<'_>]) -> Result<Option<Oid>> {
     let mut entries: BTreeMap<Vec<u8>, (u32, Oid)> = BTreeMap::new();
     if let Some(id) = tree {
         let object = read_object(odb, id, ObjectType::Tree)?;
@@ -225,7 +229,7 @@ fn edited_tree(odb: &Odb<'_>, tree: Option<Oid>, changes: &[(&[u8], Option<Node>
             entries.insert(entry.name.to_vec(), (entry.raw_mode, entry.oid));
         }
     }
-    let mut below: BTreeMap<&[u8], Vec<(&[u8], Option<Node>)>> = BTreeMap::new();
+    let mut below: BTreeMap<&[u8], Vec<Change<'_>>> = BTreeMap::new();
     let mut here = Vec::new();
     for &(path, node) in changes {
         match path.iter().position(|&byte| byte == b'/') {
