@@ -186,3 +186,21 @@ impl Default for Validate {
         Validate { repeats: 3, test_s: 60, suite_s: 300 }
     }
 }
+
+/// How environments are built.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Build {
+    /// Limit for building the project itself, seconds.
+    pub project_timeout_s: u64,
+    /// Limit for one resolution, seconds.
+    pub resolve_timeout_s: u64,
+    /// Interpreters to climb the ladder with, best first.
+    pub max_interpreters: usize,
+}
+
+impl Default for Build {
+    fn default() -> Build {
+        Build { project_timeout_s: 300, resolve_timeout_s: 300, max_interpreters: 3 }
+    }
+}

@@ -11,6 +11,7 @@ pub mod environments;
 pub mod git;
 pub mod harness;
 pub mod history;
+pub mod interpreters;
 pub mod interrupt;
 pub mod lab;
 pub mod lang;
@@ -19,6 +20,7 @@ pub mod process;
 pub mod sandbox;
 pub mod sources;
 pub mod store;
+pub mod uv;
 
 // 2: stages
 pub mod build;
