@@ -2,6 +2,8 @@
 
 mod contract_sandbox;
 mod export;
+mod harness;
 mod layers;
 mod records;
+mod report;
 mod support;
