@@ -7,3 +7,4 @@ mod layers;
 mod records;
 mod report;
 mod support;
+mod traps;
