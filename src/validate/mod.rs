@@ -28,7 +28,7 @@ use crate::{
         environment::Build,
         failure::{Blame, Failure, Phase},
         patch::{Edit, FileContent},
-        suite::{Report, Selection, Status, TestResult, TreeState, Variation},
+        suite::{CollectionError, Report, Selection, Status, TestResult, TreeState, Variation},
         task::{EvidenceLabel, FailingTest, HiddenTask, PublicTask, QuarantineReason, Task, Transition, Validation},
     },
 };
@@ -260,7 +260,7 @@ impl Examination<'_> {
             Err(failure) => Report {
                 collection_errors: [(
                     "conftest.py".to_owned(),
-                    crate::record::suite::CollectionError { exception: None, message: failure.detail, frames: vec![] },
+                    CollectionError { exception: None, message: failure.detail, frames: vec![] },
                 )]
                 .into(),
                 ..Report::default()
@@ -551,14 +551,20 @@ impl Examination<'_> {
 
     fn failing_tests(&self, fail_to_pass: &BTreeSet<String>, failing: &Report) -> Vec<FailingTest> {
         let describe = |id: &String| {
-            let result = failing.tests.get(id);
-            FailingTest {
-                test_id: id.clone(),
-                transition: self.transitions.get(id).copied().unwrap_or(Transition::MissingToPass),
-                exception: result.and_then(|result| result.exception.clone()),
-                message: result.map(|result| result.message.clone()).unwrap_or_default(),
-                frames: result.map(|result| result.frames.clone()).unwrap_or_default(),
-            }
+            let transition = self.transitions.get(id).copied().unwrap_or(Transition::MissingToPass);
+            let file = |(file, _): &(&String, &CollectionError)| id.starts_with(file.as_str());
+            let (exception, message, frames) = match failing.tests.get(id) {
+                Some(result) => (result.exception.clone(), result.message.clone(), result.frames.clone()),
+                // Never collected before the fix: what stood in the way is all that was seen.
+                None => failing
+                    .collection_errors
+                    .iter()
+                    .find(file)
+                    .or_else(|| failing.collection_errors.iter().next())
+                    .map(|(_, error)| (error.exception.clone(), error.message.clone(), error.frames.clone()))
+                    .unwrap_or_default(),
+            };
+            FailingTest { test_id: id.clone(), transition, exception, message, frames }
         };
         fail_to_pass.iter().map(describe).collect()
     }

@@ -1,6 +1,9 @@
-//! Checks of the whole program.
+//! Integration tests, in one binary.
 
+mod contract_sandbox;
 mod export;
+mod harness;
+mod layers;
 mod records;
 mod report;
 mod support;
