@@ -193,11 +193,12 @@ fn size_category(n_rows: usize) -> &'static str {
 fn describe(card: &mut String, section: &Section) {
     let name = section.consumer.name();
     line(card, &format!("## `{name}`\n\n{}\n", purpose(section.consumer)));
-    let made_of = match section.consumer {
-        Consumer::Trl => "episodes on",
-        Consumer::VerlRl | Consumer::SweBench => "rows, one for each of",
+    let unit = match section.consumer {
+        Consumer::Trl => "episodes",
+        Consumer::VerlRl | Consumer::SweBench => "rows",
     };
-    line(card, &format!("{} {made_of} {} tasks of dataset `{}`.\n", section.n_rows, section.n_tasks, section.dataset));
+    let counts = format!("{unit}: {}; tasks: {}", section.n_rows, section.n_tasks);
+    line(card, &format!("From dataset `{}`. Number of {counts}.\n", section.dataset));
     line(card, "| rows by | |\n|---|---|");
     for (title, counts) in [
         ("repository", &section.repos),
