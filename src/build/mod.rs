@@ -42,7 +42,7 @@ use resolve::Resolution;
 const MAX_MANIFEST_BYTES: usize = 16 << 20;
 
 /// What the user of the tool knows better than the repository's files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Overrides {
     /// Minor (`3.11`) or full version.
     pub python: Option<String>,

@@ -5,16 +5,13 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 
 use crate::{
+    build::Overrides,
     cache::Cache,
     config,
     git::Repo,
     mine::{self, Selection},
     pipeline::{self, Tally},
-    record::{
-        environment::BuildOutcome,
-        id::Digest,
-        task::Validation,
-    },
+    record::{environment::BuildOutcome, id::Digest, task::Validation},
     report,
     sources::{self, Source},
     store::{Put, State, Store},
@@ -41,11 +38,11 @@ pub fn command(session: &Session, flags: &args::Mine) -> Result<Exit> {
     output::write_manifest(&store, "mine", &run)?;
     let worked = mine(session, &cache, &store, &source, &run, flags.stop_after)?;
     let records = Records::load(&store)?;
-    let summary = report::summary(&output::report_input(&store, &records)?);
+    let summary = report::summary(&output::report_input(&store, &records));
     if worked == 0 {
         session.console.message("Nothing to do: everything was done before.");
     }
-    session.result(&summary, &report::funnel_text(&summary));
+    session.result(&summary, &report::text(&summary));
     session.console.message(&format!("Dataset: {}", store.dir().display()));
     let usable = match flags.stop_after {
         StopAfter::Select => !records.candidates.is_empty() || records.commits.is_empty(),
@@ -112,12 +109,7 @@ pub fn mine(
     let selection: Option<Selection> = store.get(SELECTION, &source.name)?;
     let candidates = selection.map(|selection| selection.candidates).unwrap_or_default();
     let lab = session.lab(cache)?;
-    let build = BuildStage {
-        lab: &lab,
-        repository: &source.path,
-        manifest: source.manifest.as_ref(),
-        settings: &run.build,
-    };
+    let build = BuildStage { lab: &lab, repository: &source.path, overrides: overrides(source), settings: &run.build };
     worked += drive(session, store, &build, &candidates)?.ran;
     if stop_after == StopAfter::Build {
         return Ok(worked);
@@ -144,13 +136,28 @@ pub fn mine(
     Ok(worked + drive(session, store, &issue, &tasks)?.ran)
 }
 
+fn overrides(source: &Source) -> Overrides {
+    source.manifest.clone().map_or_else(Overrides::default, |manifest| Overrides {
+        python: manifest.python,
+        requirements: manifest.requirements,
+        runner: manifest.runner,
+    })
+}
+
 fn drive<S: pipeline::Stage>(session: &Session, store: &Store, stage: &S, inputs: &[S::Input]) -> Result<Tally> {
     pipeline::drive(store, stage, inputs, session.jobs, session.console)
 }
 
 fn select(session: &Session, store: &Store, source: &Source, settings: &config::Mine) -> Result<u64> {
     let tip = Repo::open(&source.path)?.tip(settings.branch.as_deref())?;
-    let key = Digest::of_json(&("select", SELECT_VERSION, &source.given, &source.name, tip, settings));
+    let key = Digest::of_json(&(
+        "select",
+        SELECT_VERSION,
+        &source.given,
+        &source.name,
+        tip.map(|tip| tip.to_string()),
+        settings,
+    ));
     if store.revive(SELECTION, &key)?.is_some() {
         return Ok(0);
     }
