@@ -2,6 +2,66 @@
 
 use serde::{Deserialize, Serialize};
 
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::record::episode::PolicyName;
+
+/// A whole run: one dataset through all stages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Run {
+    /// Dataset to write; the default is the file's name without its ending.
+    pub dataset: Option<String>,
+    /// Repositories to mine: paths, URLs or names.
+    pub repos: Vec<String>,
+    pub mine: Mine,
+    pub build: Build,
+    pub validate: Validate,
+    pub export: Export,
+    pub episodes: Vec<Episodes>,
+    pub exports: Vec<ExportRun>,
+}
+
+impl Run {
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    /// It cannot be read, is not TOML, or has an unknown key or a wrong type; the message names the place.
+    pub fn read(path: &Path) -> Result<Run> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("read config `{}`", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("understand config `{}`", path.display()))
+    }
+}
+
+/// Episodes of one policy on every task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Episodes {
+    pub policy: PolicyName,
+    #[serde(default = "one")]
+    pub samples: u32,
+    #[serde(default)]
+    pub seed: u64,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// One export to write below `exports/`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportRun {
+    /// Consumer: `trl`, `verl-rl`, `swebench`.
+    #[serde(rename = "for")]
+    pub consumer: String,
+    /// `parquet` or `jsonl`.
+    #[serde(default)]
+    pub format: Option<String>,
+}
+
 /// What `mine` selects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -29,7 +89,7 @@ pub struct Mine {
     pub tiers: Vec<u8>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MineUnit {
     #[default]
@@ -52,5 +112,153 @@ impl Default for Mine {
             max_file_bytes: 4 << 20,
             tiers: vec![1, 2],
         }
+    }
+}
+
+/// What an attempt may use up, and how many are made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rollout {
+    /// Attempts per task.
+    pub samples: u32,
+    pub seed: u64,
+    /// Policy replies.
+    pub max_steps: u32,
+    /// Whole conversation, estimated at four bytes a token where the policy reports none.
+    pub max_tokens: u64,
+    pub max_wall_s: u64,
+    /// For one command or one run of the visible tests.
+    pub command_s: u64,
+}
+
+impl Default for Rollout {
+    fn default() -> Rollout {
+        Rollout { samples: 4, seed: 0, max_steps: 40, max_tokens: 200_000, max_wall_s: 1_800, command_s: 180 }
+    }
+}
+
+/// Time limits of grading. The whole run may take `wall_factor` times what the fixed state took in validation, but at
+/// least `min_wall_s`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Grade {
+    pub min_wall_s: u64,
+    pub wall_factor: u64,
+    /// For each test.
+    pub test_wall_s: u64,
+}
+
+impl Default for Grade {
+    fn default() -> Grade {
+        Grade { min_wall_s: 60, wall_factor: 10, test_wall_s: 60 }
+    }
+}
+
+/// Which rows an export keeps and how its files are cut.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Export {
+    /// Policies whose episodes are imitated; the oracle applies the gold patch and shows no work of its own.
+    pub policies: Vec<PolicyName>,
+    /// Whether SFT rows must be resolved.
+    pub only_resolved: bool,
+    /// SPDX expressions to keep; empty keeps every task, also one whose licence is unknown.
+    pub licenses: Vec<String>,
+    /// Episodes with one of these grade flags are dropped.
+    pub drop_flags: Vec<String>,
+    /// Strings that chat templates take for control tokens; an episode that holds one is flagged.
+    pub control_tokens: Vec<String>,
+    /// Whether flagged episodes are dropped from SFT.
+    pub drop_control_tokens: bool,
+    /// Longest SFT episode, tokens as the episode counts them.
+    pub max_tokens: Option<u64>,
+    /// A row above this size is dropped: a cell of more makes viewers and readers fail, bytes.
+    pub max_row_bytes: u64,
+    /// Uncompressed size of a row group; the Hub's viewer refuses to scan 300 MB at once, bytes.
+    pub row_group_bytes: u64,
+    /// Uncompressed size of a shard, as the `datasets` library cuts its own, bytes.
+    pub shard_bytes: u64,
+    /// The agent loop that verl runs on a row; its own default works on a single reply.
+    pub agent_name: String,
+}
+
+impl Default for Export {
+    fn default() -> Export {
+        Export {
+            policies: vec![PolicyName::Mock],
+            only_resolved: true,
+            licenses: Vec::new(),
+            drop_flags: Vec::new(),
+            control_tokens: CONTROL_TOKENS.iter().map(|&token| token.to_owned()).collect(),
+            drop_control_tokens: true,
+            max_tokens: None,
+            max_row_bytes: 16 << 20,
+            row_group_bytes: 32 << 20,
+            shard_bytes: 500_000_000,
+            agent_name: "single_turn_agent".to_owned(),
+        }
+    }
+}
+
+/// Control tokens of the ChatML, Qwen, Llama 3, GLM, DeepSeek, Mistral and gpt-oss families.
+const CONTROL_TOKENS: [&str; 22] = [
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|begin_of_text|>",
+    "<|end_of_text|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|python_tag|>",
+    "<|start|>",
+    "<|end|>",
+    "<|channel|>",
+    "<|message|>",
+    "<|call|>",
+    "<|return|>",
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "<｜end▁of▁sentence｜>",
+    "[/INST]",
+];
+
+/// How candidates are validated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Validate {
+    /// Runs of each state besides the first, each with its own order, hash seed and temporary directory.
+    pub repeats: u32,
+    /// Limit for one test of the fixed state, seconds; other states get a multiple of what the fixed one needed.
+    pub test_s: u64,
+    /// Limit for one process of the fixed state, seconds. A whole suite that needs longer is replaced by the touched
+    /// files' suite.
+    pub suite_s: u64,
+}
+
+impl Default for Validate {
+    fn default() -> Validate {
+        Validate { repeats: 3, test_s: 60, suite_s: 300 }
+    }
+}
+
+/// How environments are built.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Build {
+    /// Limit for building the project itself, seconds.
+    pub project_timeout_s: u64,
+    /// Limit for one resolution, seconds.
+    pub resolve_timeout_s: u64,
+    /// Interpreters to climb the ladder with, best first.
+    pub max_interpreters: usize,
+}
+
+impl Default for Build {
+    fn default() -> Build {
+        Build { project_timeout_s: 300, resolve_timeout_s: 300, max_interpreters: 3 }
     }
 }

@@ -70,6 +70,12 @@ fn escape(byte: u8) -> char {
     char::from_u32(ESCAPE + u32::from(byte)).expect("U+10FF00..=U+10FFFF are characters")
 }
 
+impl From<Vec<u8>> for ByteText {
+    fn from(bytes: Vec<u8>) -> ByteText {
+        ByteText(bytes)
+    }
+}
+
 impl From<&str> for ByteText {
     fn from(text: &str) -> ByteText {
         ByteText(text.as_bytes().to_vec())

@@ -1,0 +1,221 @@
+//! Flags. Help texts are one sentence without a full stop.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{
+    config::MineUnit,
+    export::{Consumer, Format},
+    record::episode::PolicyName,
+};
+
+/// Turn a repository's git history into training data for coding agents
+#[derive(Debug, Parser)]
+#[command(name = "curate", version, propagate_version = true, after_help = super::exit::HELP)]
+pub struct Cli {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct Common {
+    /// Print results as JSON on standard output
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print neither progress nor messages
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Workers, each running one sandbox at a time; the default is the number of cores
+    #[arg(long, short, global = true, value_name = "N")]
+    pub jobs: Option<usize>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make tasks from history: select commits, build environments, validate by execution, write issue texts
+    Mine(Mine),
+    /// Let a policy attempt the tasks, and grade what it did
+    Rollout(Rollout),
+    /// Write a dataset for a consumer
+    Export(Export),
+    /// Run all stages as a configuration file says
+    Run(Run),
+    /// Grade one patch on one task
+    Grade(Grade),
+    /// Execute tasks again from rebuilt environments: the gold patch must score 1, no patch 0
+    Verify(Verify),
+    /// Print the dataset's tables and write report.html
+    Report(Report),
+    /// Print what is done, failed and left
+    Status(Status),
+    /// Print everything known of a commit, a task or an episode
+    Why(Why),
+    /// Say what this machine can do, and what mends each lack
+    Doctor,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum StopAfter {
+    Select,
+    Build,
+    Validate,
+    #[default]
+    Issue,
+}
+
+#[derive(Args, Debug)]
+pub struct Mine {
+    /// Repository: a path (bare or not), a URL, or a name from repos/
+    #[arg(long, value_name = "PATH|URL|NAME")]
+    pub repo: String,
+    /// Dataset to write: a name below datasets/, or a path; the default is the repository's name
+    #[arg(long, value_name = "NAME|PATH")]
+    pub dataset: Option<String>,
+    /// Branch, tag or commit to walk from
+    #[arg(long)]
+    pub branch: Option<String>,
+    /// Only commits at or after this day (YYYY-MM-DD)
+    #[arg(long, value_name = "DAY")]
+    pub since: Option<String>,
+    /// Only commits before this day
+    #[arg(long, value_name = "DAY")]
+    pub until: Option<String>,
+    /// Candidates to keep, newest first
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Exactly these commits, or @FILE with one a line
+    #[arg(long, value_name = "SHA|@FILE", num_args = 1.., value_delimiter = ',')]
+    pub commits: Vec<String>,
+    /// What one change is
+    #[arg(long, value_enum)]
+    pub unit: Option<MineUnit>,
+    /// Tiers to keep: 1 is at most 5 source files and 200 changed lines, 2 at most 15 and 500
+    #[arg(long, value_name = "TIER", num_args = 1.., value_delimiter = ',')]
+    pub tiers: Vec<u8>,
+    /// Changed source files, at most
+    #[arg(long, value_name = "N")]
+    pub max_source_files: Option<u32>,
+    /// Changed source lines, at most
+    #[arg(long, value_name = "N")]
+    pub max_source_lines: Option<u32>,
+    /// Runs of each state besides the first
+    #[arg(long, value_name = "N")]
+    pub repeats: Option<u32>,
+    /// Last step to take
+    #[arg(long, value_enum, default_value_t)]
+    pub stop_after: StopAfter,
+    /// Fetch a URL's mirror again
+    #[arg(long)]
+    pub refresh: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Dataset {
+    /// Dataset: a name below datasets/, or a path
+    #[arg(long, value_name = "NAME|PATH")]
+    pub dataset: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Rollout {
+    #[command(flatten)]
+    pub dataset: Dataset,
+    /// Who acts
+    #[arg(long, value_enum)]
+    pub policy: PolicyName,
+    /// Attempts at each task
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    pub samples: u32,
+    /// Seed of every seeded choice
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Only these tasks
+    #[arg(long, value_name = "ID", num_args = 1..)]
+    pub task: Vec<String>,
+    /// Tasks to attempt, at most
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Replies that an episode may take, at most
+    #[arg(long, value_name = "N")]
+    pub max_steps: Option<u32>,
+    /// Print one task's steps as they happen; takes the first task if none is named
+    #[arg(long)]
+    pub trace: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Export {
+    #[command(flatten)]
+    pub dataset: Dataset,
+    /// Who reads the data
+    #[arg(long = "for", value_enum, value_name = "CONSUMER")]
+    pub consumer: Consumer,
+    /// Directory to write, or one file ending in .jsonl; the default is exports/<consumer> in the dataset
+    #[arg(long, value_name = "PATH")]
+    pub out: Option<PathBuf>,
+    /// File format
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Policies whose episodes may be imitated, besides those that are by default
+    #[arg(long, value_enum, value_name = "POLICY", num_args = 1..)]
+    pub include_policy: Vec<PolicyName>,
+}
+
+#[derive(Args, Debug)]
+pub struct Run {
+    /// Configuration file
+    pub config: PathBuf,
+    /// Dataset to write instead of the file's
+    #[arg(long, value_name = "NAME|PATH")]
+    pub dataset: Option<String>,
+    /// Fail if any outcome, label, stop reason or reward differs from this dataset's outcomes.json
+    #[arg(long, value_name = "DATASET")]
+    pub compare_to: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct Grade {
+    #[command(flatten)]
+    pub dataset: Dataset,
+    /// Task to grade on
+    #[arg(long, value_name = "ID")]
+    pub task: String,
+    /// File with a unified git diff, or - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub patch: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct Verify {
+    #[command(flatten)]
+    pub dataset: Dataset,
+    /// Only these tasks
+    #[arg(long, value_name = "ID", num_args = 1..)]
+    pub task: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Report {
+    #[command(flatten)]
+    pub dataset: Dataset,
+    /// Page to write; the default is report.html in the dataset
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct Status {
+    #[command(flatten)]
+    pub dataset: Dataset,
+}
+
+#[derive(Args, Debug)]
+pub struct Why {
+    /// Commit (full or abbreviated), task or episode
+    pub subject: String,
+    #[command(flatten)]
+    pub dataset: Dataset,
+}

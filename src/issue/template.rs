@@ -1,0 +1,246 @@
+//! The template writer: symptoms, as execution showed them, in plain sentences. Pure.
+
+use std::{collections::BTreeSet, sync::LazyLock};
+
+use regex::Regex;
+
+use crate::record::{
+    candidate::Role,
+    suite::Frame,
+    task::{FailingTest, Task, Transition},
+};
+
+/// Distinct symptoms told, at most.
+const MAX_SYMPTOMS: usize = 4;
+/// Names of affected functions and classes told, at most.
+const MAX_AFFECTED: usize = 4;
+/// Lines of one message, and bytes of one line, at most.
+const MAX_LINES: usize = 8;
+const MAX_LINE_BYTES: usize = 300;
+
+static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[A-Za-z_][A-Za-z0-9_]*").expect("a valid pattern"));
+/// A definition in a context line, an added line or the heading of a hunk.
+static DEFINITION: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?:^[ +]\s*|@@ .*)(?:def|class)\s+([A-Za-z_][A-Za-z0-9_]*)").expect("a valid pattern")
+});
+
+/// Fills the template with what `clean` lets through; `None` where no symptom is left.
+pub fn fill(task: &Task, mut clean: impl FnMut(&str) -> bool) -> Option<String> {
+    let mut told = BTreeSet::new();
+    let mut symptoms = Vec::new();
+    for failing in &task.hidden.failing {
+        let symptom = symptom(task, failing);
+        if symptoms.len() < MAX_SYMPTOMS && told.insert(symptom.clone()) {
+            let lines: Vec<String> = symptom.into_iter().filter(|line| clean(line)).collect();
+            if !lines.is_empty() {
+                symptoms.push(lines);
+            }
+        }
+    }
+    let first = symptoms.first()?;
+    let mut text = format!("{}\n\n", title(task, first));
+    let subject = subject(task);
+    if !subject.is_empty() && clean(&subject) {
+        text.push_str(&format!("Context: {subject}\n\n"));
+    }
+    text.push_str("## What happens\n\n");
+    for lines in &symptoms {
+        for (n, line) in lines.iter().enumerate() {
+            text.push_str(if n == 0 { "- " } else { "  " });
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    let affected = affected(task);
+    if !affected.is_empty() {
+        let names = affected.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let line = format!("- Seen when using {names}.");
+        if clean(&line) {
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+    let n_more = task.hidden.failing.len().saturating_sub(symptoms.len());
+    if n_more > 0 {
+        text.push_str(&format!("- {n_more} more check{} of the same area fail.\n", if n_more == 1 { "" } else { "s" }));
+    }
+    text.push_str("\n## What should happen\n\n");
+    text.push_str(expectation(task));
+    text.push('\n');
+    Some(text)
+}
+
+/// Says what one failing test showed, most telling line first.
+fn symptom(task: &Task, failing: &FailingTest) -> Vec<String> {
+    let mut lines = match failing.transition {
+        Transition::TimeoutToPass => vec!["A call does not return: it was still running at the time limit.".to_owned()],
+        Transition::CrashToPass => vec!["The interpreter itself dies during a call.".to_owned()],
+        Transition::FailToPass
+        | Transition::ErrorToPass
+        | Transition::SkipToPass
+        | Transition::MissingToPass
+        | Transition::PassToPass
+        | Transition::PassToFail
+        | Transition::PassToMissing
+        | Transition::Unchanged
+        | Transition::Other => message_lines(failing),
+    };
+    if let Some(frame) = source_frame(task, &failing.frames) {
+        lines.push(format!("It comes from `{}` in module `{}`.", frame.function, module(&frame.path)));
+    }
+    lines
+}
+
+fn message_lines(failing: &FailingTest) -> Vec<String> {
+    let exception = failing.exception.as_deref().unwrap_or("Error");
+    let exception = exception.rsplit('.').next().unwrap_or(exception);
+    let mut raw = failing.message.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "^");
+    let first = raw.next().unwrap_or_default();
+    let mut lines = vec![match (exception, comparison(first)) {
+        ("AssertionError", Some((got, expected))) => {
+            format!("A result is `{}`, but `{}` is expected.", cut(got), cut(expected))
+        }
+        ("AssertionError", None) if first.is_empty() => "A condition that should hold does not.".to_owned(),
+        ("AssertionError", None) => format!("This does not hold: `{}`", cut(first.trim_start_matches("assert "))),
+        ("Stub", _) => format!("Something that is meant to be importable is not there: `{}`", cut(first)),
+        ("Failed", _) => format!("`{}`", cut(first)),
+        (exception, _) if first.is_empty() => format!("`{exception}` is raised."),
+        (exception, _) => format!("`{exception}: {}` is raised.", cut(first)),
+    }];
+    let wheres = raw.filter_map(|line| line.strip_prefix('+')).map(str::trim).filter(|line| line.starts_with("where "));
+    lines.extend(wheres.take(MAX_LINES).map(|line| format!("There, `{}`.", cut(line.trim_start_matches("where ")))));
+    lines
+}
+
+/// Returns the names that both the fixed code's enclosing definitions and the hidden tests speak of: what a user calls.
+///
+/// Without them, a bare `assert 3 == 4` tells nobody where to look. Names that only the fix introduces are left to the
+/// gate.
+fn affected(task: &Task) -> Vec<String> {
+    let tests = task.hidden.test_patch.lossy();
+    let used: BTreeSet<&str> = WORD.find_iter(&tests).map(|word| word.as_str()).collect();
+    let source = task.hidden.source_patch.lossy();
+    let mut names: Vec<String> = Vec::new();
+    for line in source.lines().filter(|line| !line.starts_with("+++") && !line.starts_with('-')) {
+        let names_here = DEFINITION.captures_iter(line).map(|found| found[1].to_owned());
+        names.extend(names_here.filter(|name| used.contains(name.as_str()) && !name.starts_with('_')));
+    }
+    names.sort();
+    names.dedup();
+    names.truncate(MAX_AFFECTED);
+    names
+}
+
+/// Splits `assert GOT == EXPECTED`, where that can be done without doubt.
+fn comparison(line: &str) -> Option<(&str, &str)> {
+    let (got, expected) = line.strip_prefix("assert ")?.split_once(" == ")?;
+    let is_whole = |side: &str| !side.contains(" == ") && !side.contains(" and ") && !side.contains(" or ");
+    (is_whole(got) && is_whole(expected) && !got.starts_with("not ")).then_some((got, expected))
+}
+
+/// Returns the innermost frame outside the tests.
+fn source_frame<'a>(task: &Task, frames: &'a [Frame]) -> Option<&'a Frame> {
+    let is_test = |path: &str| {
+        task.hidden.test_files.iter().any(|file| file == path)
+            || task.hidden.changes.iter().any(|change| change.role == Role::Test && change.path.escaped() == path)
+            || path.split('/').any(|part| part == "tests" || part == "test" || part == "conftest.py")
+    };
+    frames.iter().rev().find(|frame| !is_test(&frame.path) && !frame.function.starts_with('<'))
+}
+
+fn module(path: &str) -> String {
+    let path = path.strip_prefix("src/").unwrap_or(path);
+    let path = path.strip_suffix(".py").unwrap_or(path);
+    path.strip_suffix("/__init__").unwrap_or(path).replace('/', ".")
+}
+
+fn title(task: &Task, first: &[String]) -> String {
+    let headline = first[0].trim_end_matches('.').replace('`', "");
+    let mut title: String = headline.chars().take(90).collect();
+    if title.len() < headline.len() {
+        title.push('…');
+    }
+    format!("# {}: {title}", task.public.repo.rsplit('/').next().unwrap_or(&task.public.repo))
+}
+
+/// Returns the commit's subject without issue numbers and conventional prefixes.
+fn subject(task: &Task) -> String {
+    let subject = task.hidden.message.lossy();
+    let subject = subject.lines().next().unwrap_or_default().trim();
+    if subject.starts_with("Merge ") {
+        return String::new();
+    }
+    let words = subject.split_whitespace().filter(|word| {
+        let word = word.trim_matches(|c: char| "()[],.;:".contains(c));
+        !(word.starts_with('#') && word[1..].chars().all(|c| c.is_ascii_digit()))
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn expectation(task: &Task) -> &'static str {
+    let source = task.hidden.source_patch.lossy();
+    let added: Vec<&str> = source.lines().filter(|line| line.starts_with('+')).collect();
+    let is_added = |name: &str| added.iter().any(|line| WORD.find_iter(line).any(|word| word.as_str() == name));
+    let adds = |failing: &FailingTest| {
+        let exception = failing.exception.as_deref().unwrap_or_default();
+        let missing =
+            ["AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "Stub"].contains(&exception);
+        let first = failing.message.lines().next().unwrap_or_default();
+        // The missing name stands in quotes, last: "'Stats' object has no attribute 'mode'".
+        let named = first.split('\'').skip(1).step_by(2).filter(|name| !name.contains(' ')).last().unwrap_or_default();
+        (missing || first.contains("unexpected keyword argument"))
+            && is_added(named.rsplit('.').next().unwrap_or(named))
+    };
+    if task.hidden.failing.iter().all(|failing| failing.transition == Transition::TimeoutToPass) {
+        "The call returns promptly with the right result."
+    } else if task.hidden.failing.iter().all(adds) {
+        "The interface named above is available and works as its name and the context say; everything else stays as it is."
+    } else {
+        "The results and behaviour named above are the expected ones; everything else stays as it is."
+    }
+}
+
+/// Cuts a line at a character boundary and takes out what would end the code quotes around it.
+fn cut(line: &str) -> String {
+    let line = line.replace('`', "'");
+    let mut end = line.len().min(MAX_LINE_BYTES);
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    if end < line.len() { format!("{}…", &line[..end]) } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::leak::tests::task, *};
+
+    #[test]
+    fn a_text_tells_the_symptom_and_leaves_out_what_the_gate_refuses() {
+        let task = task("division by zero");
+        let text = fill(&task, |line| !line.contains("Fix ratio")).unwrap();
+        assert!(text.starts_with("# b: ZeroDivisionError: division by zero is raised"), "{text}");
+        assert!(text.contains("- `ZeroDivisionError: division by zero` is raised."), "{text}");
+        assert!(!text.contains("Fix ratio"), "{text}");
+        assert_eq!(fill(&task, |_| false), None);
+    }
+
+    #[test]
+    fn a_bare_comparison_names_what_was_called_and_a_typo_is_no_new_interface() {
+        let mut task = task("'set' object has no attribute 'issupserset'");
+        task.hidden.failing[0].exception = Some("AttributeError".into());
+        let text = fill(&task, |_| true).unwrap();
+        assert!(text.contains("- Seen when using `ratio`."), "{text}");
+        assert!(text.contains("are the expected ones"), "{text}");
+        task.hidden.failing[0].message = "module 'lib' has no attribute '_safe_divide'".into();
+        assert!(fill(&task, |_| true).unwrap().contains("interface named above"), "{text}");
+    }
+
+    #[test]
+    fn an_assertion_becomes_got_and_expected() {
+        let mut task = task("assert 3 == 4\n +  where 3 = ratio(6, 2)");
+        task.hidden.failing[0].exception = Some("AssertionError".into());
+        let text = fill(&task, |_| true).unwrap();
+        assert!(text.contains("- A result is `3`, but `4` is expected.\n  There, `3 = ratio(6, 2)`."), "{text}");
+        assert_eq!(comparison("assert (a == b) == c"), None);
+    }
+}
