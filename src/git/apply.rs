@@ -28,10 +28,7 @@ pub fn apply(repo: &Repo, root: Oid, patch: &[u8]) -> Result<Vec<Edit>, String> 
     state.check_directories()?;
     let edits = state.edits();
     let tree = super::tree::edited(repo, root, &edits).map_err(|error| format!("{error:#}"))?;
-    match edits.is_empty() || tree != root {
-        true => Ok(edits),
-        false => Err("the patch changes nothing".to_owned()),
-    }
+    if edits.is_empty() || tree != root { Ok(edits) } else { Err("the patch changes nothing".to_owned()) }
 }
 
 /// Paths that the patch removes somewhere, so that another part may create them anew.

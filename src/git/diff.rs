@@ -6,28 +6,110 @@
 use anyhow::{Context, Result};
 use git2::{DiffOptions, ObjectType, Oid, Patch};
 
-use super::quote::quoted;
-use crate::record::{bytes::ByteText, patch::FileContent};
+use super::{
+    ReadError, Repo,
+    quote::quoted,
+    tree::{Delta, Node},
+};
+use crate::record::patch::FileContent;
 
 /// Lines of unchanged text around each change.
 const CONTEXT_LINES: u32 = 3;
 
+/// One side of a file's change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version<'a> {
+    pub mode: u32,
+    pub bytes: &'a [u8],
+    /// Computed from the bytes where it is not known.
+    pub oid: Option<Oid>,
+}
+
+impl<'a> Version<'a> {
+    pub fn new(content: &'a FileContent) -> Version<'a> {
+        Version { mode: content.mode, bytes: content.bytes.as_bytes(), oid: None }
+    }
+
+    fn of_node(node: Node, bytes: &'a [u8]) -> Version<'a> {
+        Version { mode: node.mode, bytes, oid: Some(node.oid) }
+    }
+
+    fn id(&self) -> Result<Oid> {
+        match self.oid {
+            Some(id) => Ok(id),
+            None => Oid::hash_object(ObjectType::Blob, self.bytes).context("compute a blob id"),
+        }
+    }
+}
+
+/// Added and removed lines; zero for binary files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineCounts {
+    pub added: u32,
+    pub removed: u32,
+}
+
+/// The contents of a path on both sides of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    pub old: Option<Vec<u8>>,
+    pub new: Option<Vec<u8>>,
+}
+
+impl Repo {
+    /// Reads both sides of a changed file; a submodule has none.
+    ///
+    /// # Errors
+    /// A blob is missing or damaged.
+    pub fn contents(&self, delta: &Delta) -> Result<Contents, ReadError> {
+        let read = |node: Option<Node>| match node {
+            Some(node) if node.is_file() => self.content(node.oid).map(Some),
+            Some(_) | None => Ok(None),
+        };
+        Ok(Contents { old: read(delta.old)?, new: read(delta.new)? })
+    }
+}
+
+/// Appends the part of a patch that a delta makes, given its contents.
+///
+/// # Errors
+/// libgit2 cannot compare the contents.
+pub fn write_delta(text: &mut Vec<u8>, delta: &Delta, contents: &Contents) -> Result<LineCounts> {
+    let old = delta.old.zip(contents.old.as_deref()).map(|(node, bytes)| Version::of_node(node, bytes));
+    let new = delta.new.zip(contents.new.as_deref()).map(|(node, bytes)| Version::of_node(node, bytes));
+    write_file(text, &delta.path, old, new)
+}
+
 /// Appends one file's part of a patch; nothing where both sides are equal. A change between file and symbolic link
 /// is a removal and an addition.
-pub fn write_file(text: &mut Vec<u8>, path: &[u8], old: Option<&FileContent>, new: Option<&FileContent>) -> Result<()> {
-    if old == new {
-        return Ok(());
-    }
-    if let (Some(old), Some(new)) = (old, new)
-        && (old.mode ^ new.mode) & 0o170_000 != 0
-    {
-        write_part(text, path, Some(old), None)?;
-        return write_part(text, path, None, Some(new));
+///
+/// # Errors
+/// libgit2 cannot compare the contents.
+pub fn write_file(
+    text: &mut Vec<u8>,
+    path: &[u8],
+    old: Option<Version<'_>>,
+    new: Option<Version<'_>>,
+) -> Result<LineCounts> {
+    if let (Some(old), Some(new)) = (old, new) {
+        if old.mode == new.mode && old.bytes == new.bytes {
+            return Ok(LineCounts::default());
+        }
+        if (old.mode ^ new.mode) & 0o170_000 != 0 {
+            let removed = write_part(text, path, Some(old), None)?.removed;
+            let added = write_part(text, path, None, Some(new))?.added;
+            return Ok(LineCounts { added, removed });
+        }
     }
     write_part(text, path, old, new)
 }
 
-fn write_part(text: &mut Vec<u8>, path: &[u8], old: Option<&FileContent>, new: Option<&FileContent>) -> Result<()> {
+fn write_part(
+    text: &mut Vec<u8>,
+    path: &[u8],
+    old: Option<Version<'_>>,
+    new: Option<Version<'_>>,
+) -> Result<LineCounts> {
     let (before, after) = (quoted("a/", path), quoted("b/", path));
     put_line(text, &[b"diff --git ", &before, b" ", &after]);
     match (old, new) {
@@ -39,51 +121,56 @@ fn write_part(text: &mut Vec<u8>, path: &[u8], old: Option<&FileContent>, new: O
         }
         (Some(_), Some(_)) | (None, None) => {}
     }
-    let bytes = |side: Option<&FileContent>| side.map(|content| content.bytes.clone());
-    let (old_bytes, new_bytes) = (bytes(old), bytes(new));
-    if old_bytes == new_bytes {
-        return Ok(());
+    if old.map(|version| version.bytes) == new.map(|version| version.bytes) {
+        return Ok(LineCounts::default());
     }
-    let id = |side: &Option<ByteText>| match side {
-        Some(bytes) => Oid::hash_object(ObjectType::Blob, bytes.as_bytes()),
-        None => Ok(Oid::ZERO_SHA1),
-    };
-    let mut index = format!("index {}..{}", id(&old_bytes)?, id(&new_bytes)?);
-    if let (Some(old), Some(new)) = (old, new)
-        && old.mode == new.mode
-    {
-        index.push_str(&format!(" {:06o}", new.mode));
-    }
-    put_line(text, &[index.as_bytes()]);
-    let body = body(&old_bytes.unwrap_or_default().0, &new_bytes.unwrap_or_default().0)?;
+    put_index(text, old, new)?;
+    let (body, counts) = body(old.map_or(b"", |version| version.bytes), new.map_or(b"", |version| version.bytes))?;
     if body.starts_with(b"@@") {
         put_name(text, b"--- ", old.map(|_| before.as_slice()));
         put_name(text, b"+++ ", new.map(|_| after.as_slice()));
     }
     text.extend_from_slice(&body);
+    Ok(counts)
+}
+
+fn put_index(text: &mut Vec<u8>, old: Option<Version<'_>>, new: Option<Version<'_>>) -> Result<()> {
+    let id = |side: Option<Version<'_>>| side.map_or(Ok(Oid::ZERO_SHA1), |version| version.id());
+    let mut index = format!("index {}..{}", id(old)?, id(new)?);
+    if let (Some(old), Some(new)) = (old, new)
+        && old.mode == new.mode
+    {
+        index = format!("{index} {:06o}", new.mode);
+    }
+    put_line(text, &[index.as_bytes()]);
     Ok(())
 }
 
-/// Returns hunks or a binary block; empty where both sides are empty.
-pub fn body(old: &[u8], new: &[u8]) -> Result<Vec<u8>> {
+/// Returns hunks or a binary block (empty where both sides are empty) and the number of changed lines.
+fn body(old: &[u8], new: &[u8]) -> Result<(Vec<u8>, LineCounts)> {
     let mut options = DiffOptions::new();
     options.context_lines(CONTEXT_LINES).interhunk_lines(0).show_binary(true).id_abbrev(40);
     let mut patch = Patch::from_buffers(old, None, new, None, Some(&mut options)).context("compare two contents")?;
+    let (_, added, removed) = patch.line_stats().context("count changed lines")?;
+    let count = |lines: usize| u32::try_from(lines).unwrap_or(u32::MAX);
+    let counts = LineCounts { added: count(added), removed: count(removed) };
     let whole = patch.to_buf().context("write a patch")?;
     // libgit2's own header ends where the first hunk or the binary block begins; its file is named `file`.
     let starts = [b"@@ ".as_slice(), b"GIT binary patch\n"];
     let mut at = 0;
     while at < whole.len() {
         if starts.iter().any(|start| whole[at..].starts_with(start)) {
-            return Ok(whole[at..].to_vec());
+            return Ok((whole[at..].to_vec(), counts));
         }
         at += whole[at..].iter().position(|&byte| byte == b'\n').map_or(whole.len(), |end| end + 1);
     }
-    Ok(Vec::new())
+    Ok((Vec::new(), counts))
 }
 
 fn put_line(text: &mut Vec<u8>, parts: &[&[u8]]) {
-    parts.iter().for_each(|part| text.extend_from_slice(part));
+    for part in parts {
+        text.extend_from_slice(part);
+    }
     text.push(b'\n');
 }
 

@@ -23,7 +23,8 @@ mod tests;
 
 mod apply;
 mod binary;
-mod diff;
+pub mod create;
+pub mod diff;
 pub mod object;
 mod patch;
 mod quote;
@@ -41,7 +42,7 @@ use anyhow::{Context, Result, anyhow};
 pub use git2::Oid;
 use git2::{ErrorCode, ObjectType, Odb, OdbObject};
 
-use self::object::Commit;
+use self::{diff::Version, object::Commit};
 use crate::record::{
     bytes::ByteText,
     patch::{Edit, FileContent},
@@ -174,7 +175,8 @@ impl Repo {
             match object.kind() {
                 ObjectType::Commit => return Ok(id),
                 ObjectType::Tag => {
-                    id = object::tag_target(object.data()).ok_or_else(|| anyhow!("tag `{id}` is damaged"))?
+                    let target = object::tag_target(object.data());
+                    id = target.ok_or_else(|| anyhow!("tag `{id}` is damaged"))?;
                 }
                 other => return Err(anyhow!("`{id}` is a {other}, not a commit")),
             }
@@ -200,13 +202,11 @@ impl Repo {
             .filter_map(|(branch, _)| branch.name_bytes().ok().map(|name| String::from_utf8_lossy(name).into_owned()))
             .collect();
         names.sort();
-        match names.is_empty() {
-            true => Ok(None),
-            false => Err(Hinted::error(
-                "HEAD names a branch that does not exist",
-                format!("choose one with --branch: {}", names.join(", ")),
-            )),
+        if names.is_empty() {
+            return Ok(None);
         }
+        let hint = format!("choose one with --branch: {}", names.join(", "));
+        Err(Hinted::error("HEAD names a branch that does not exist", hint))
     }
 
     /// Returns the URL of the remote `origin`.
@@ -295,7 +295,8 @@ impl Repo {
             if old.is_none() && edit.content.is_none() {
                 return Err(anyhow!("remove `{}`, which commit `{commit}` does not have", edit.path));
             }
-            diff::write_file(&mut text, edit.path.as_bytes(), old.as_ref(), edit.content.as_ref())?;
+            let (old, new) = (old.as_ref().map(Version::new), edit.content.as_ref().map(Version::new));
+            diff::write_file(&mut text, edit.path.as_bytes(), old, new)?;
         }
         Ok(ByteText(text))
     }
@@ -347,10 +348,10 @@ impl Repo {
 
 fn read_object<'odb>(odb: &'odb Odb<'_>, id: Oid, kind: ObjectType) -> Result<OdbObject<'odb>, ReadError> {
     let object = odb.read(id).map_err(|error| read_error(id, &error))?;
-    match object.kind() == kind {
-        true => Ok(object),
-        false => Err(ReadError::Corrupt(id, format!("expected a {kind}, found a {}", object.kind()))),
+    if object.kind() == kind {
+        return Ok(object);
     }
+    Err(ReadError::Corrupt(id, format!("expected a {kind}, found a {}", object.kind())))
 }
 
 fn read_error(id: Oid, error: &git2::Error) -> ReadError {

@@ -102,17 +102,12 @@ pub fn entries(data: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, String>> {
         if rest.is_empty() {
             return None;
         }
-        let parsed = parse_entry(rest);
-        match parsed {
-            Some((entry, tail)) => {
-                rest = tail;
-                Some(Ok(entry))
-            }
-            None => {
-                rest = &[];
-                Some(Err("malformed tree".to_owned()))
-            }
-        }
+        let Some((entry, tail)) = parse_entry(rest) else {
+            rest = &[];
+            return Some(Err("malformed tree".to_owned()));
+        };
+        rest = tail;
+        Some(Ok(entry))
     })
 }
 

@@ -117,14 +117,33 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What a `---` or `+++` line says.
+#[derive(Clone, Default, PartialEq, Eq)]
+enum Name {
+    #[default]
+    Absent,
+    /// `/dev/null`: there is no file on this side.
+    Null,
+    Path(Vec<u8>),
+}
+
+impl Name {
+    fn path(&self) -> Option<&Vec<u8>> {
+        match self {
+            Name::Path(path) => Some(path),
+            Name::Absent | Name::Null => None,
+        }
+    }
+}
+
 /// What a part's header says, before it is put together.
 #[derive(Default)]
 struct Header {
     /// From the `diff --git` line, where it can be split without doubt.
     names: Option<(Vec<u8>, Vec<u8>)>,
-    /// From `---` and `+++`; `Some(None)` is `/dev/null`.
-    old_name: Option<Option<Vec<u8>>>,
-    new_name: Option<Option<Vec<u8>>>,
+    /// From `---` and `+++`.
+    old_name: Name,
+    new_name: Name,
     /// From `rename from` and its like, without prefix.
     moved_from: Option<Vec<u8>>,
     moved_to: Option<Vec<u8>>,
@@ -155,21 +174,21 @@ fn git_part(reader: &mut Reader<'_>) -> Result<FilePatch, String> {
         }
         Some(_) | None => Body::Empty,
     };
-    assemble(patch_line, header, body)
+    assemble(patch_line, &header, body)
 }
 
 fn plain_part(reader: &mut Reader<'_>) -> Result<FilePatch, String> {
     let patch_line = reader.at + 1;
     let mut header = Header::default();
     let body = text_body(reader, &mut header)?;
-    header.is_new = header.old_name == Some(None);
-    header.is_deleted = header.new_name == Some(None);
-    assemble(patch_line, header, body)
+    header.is_new = header.old_name == Name::Null;
+    header.is_deleted = header.new_name == Name::Null;
+    assemble(patch_line, &header, body)
 }
 
 fn text_body(reader: &mut Reader<'_>, header: &mut Header) -> Result<Body, String> {
-    header.old_name = Some(side_name(reader, b"--- ")?);
-    header.new_name = Some(side_name(reader, b"+++ ")?);
+    header.old_name = side_name(reader, b"--- ")?;
+    header.new_name = side_name(reader, b"+++ ")?;
     let mut hunks = Vec::new();
     while reader.peek().is_some_and(|line| line.starts_with(b"@@ -")) {
         hunks.push(hunk(reader)?);
@@ -177,7 +196,7 @@ fn text_body(reader: &mut Reader<'_>, header: &mut Header) -> Result<Body, Strin
     if hunks.is_empty() { reader.fail("expected a hunk") } else { Ok(Body::Hunks(hunks)) }
 }
 
-fn side_name(reader: &mut Reader<'_>, mark: &[u8]) -> Result<Option<Vec<u8>>, String> {
+fn side_name(reader: &mut Reader<'_>, mark: &[u8]) -> Result<Name, String> {
     let Some(name) = reader.peek().and_then(|line| line.strip_prefix(mark)) else {
         return reader.fail("expected a `+++` line");
     };
@@ -186,7 +205,7 @@ fn side_name(reader: &mut Reader<'_>, mark: &[u8]) -> Result<Option<Vec<u8>>, St
         None => name.split(|&byte| byte == b'\t').next().unwrap_or_default().to_vec(),
     };
     reader.at += 1;
-    Ok(if name == b"/dev/null" { None } else { Some(name) })
+    Ok(if name == b"/dev/null" { Name::Null } else { Name::Path(name) })
 }
 
 /// Reads one extended header line; `false` where the line is none.
@@ -258,7 +277,7 @@ fn header_names(text: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         .then(|| (old.to_vec(), new.to_vec()))
 }
 
-fn assemble(patch_line: usize, header: Header, body: Body) -> Result<FilePatch, String> {
+fn assemble(patch_line: usize, header: &Header, body: Body) -> Result<FilePatch, String> {
     let fail = |why: &str| Err(format!("patch line {patch_line}: {why}"));
     let action = match (header.is_new, header.is_deleted, &header.moved_from, &header.moved_to) {
         (true, false, None, None) => Action::Create,
@@ -268,7 +287,7 @@ fn assemble(patch_line: usize, header: Header, body: Body) -> Result<FilePatch, 
         (false, false, None, None) => Action::Modify,
         (..) => return fail("contradictory header lines"),
     };
-    let null_sides = (header.old_name == Some(None), header.new_name == Some(None));
+    let null_sides = (header.old_name == Name::Null, header.new_name == Name::Null);
     let expected = match (&body, action) {
         (Body::Hunks(_), Action::Create) => (true, false),
         (Body::Hunks(_), Action::Delete) => (false, true),
@@ -277,7 +296,7 @@ fn assemble(patch_line: usize, header: Header, body: Body) -> Result<FilePatch, 
     if null_sides != expected {
         return fail("`/dev/null` does not agree with the other header lines");
     }
-    let (old_path, new_path) = paths(patch_line, &header)?;
+    let (old_path, new_path) = paths(patch_line, header)?;
     if old_path != new_path && !matches!(action, Action::Rename | Action::Copy) {
         return fail("two different names without a rename");
     }
@@ -311,10 +330,8 @@ fn paths(patch_line: usize, header: &Header) -> Result<(Vec<u8>, Vec<u8>), Strin
     let at = |why: String| format!("patch line {patch_line}: {why}");
     // The first line cannot be split for sure where the names differ; `rename` lines then decide.
     let names = if header.moved_from.is_some() { None } else { header.names.as_ref() };
-    let text = |name: &'_ Option<Option<Vec<u8>>>| name.clone().flatten();
-    let (old_text, new_text) = (text(&header.old_name), text(&header.new_name));
-    let old = side(names.map(|(old, _)| old), old_text.as_ref(), header.moved_from.as_ref()).map_err(at)?;
-    let new = side(names.map(|(_, new)| new), new_text.as_ref(), header.moved_to.as_ref()).map_err(at)?;
+    let old = side(names.map(|(old, _)| old), header.old_name.path(), header.moved_from.as_ref()).map_err(at)?;
+    let new = side(names.map(|(_, new)| new), header.new_name.path(), header.moved_to.as_ref()).map_err(at)?;
     match (old, new) {
         (Some(old), Some(new)) => Ok((old, new)),
         (Some(path), None) | (None, Some(path)) => Ok((path.clone(), path)),

@@ -20,7 +20,7 @@ pub fn quoted(prefix: &str, path: &[u8]) -> Vec<u8> {
 }
 
 fn needs_quote(byte: u8) -> bool {
-    byte < 0x20 || byte >= 0x7f || byte == b'"' || byte == b'\\'
+    !(0x20..0x7f).contains(&byte) || byte == b'"' || byte == b'\\'
 }
 
 fn escape(byte: u8) -> Option<u8> {

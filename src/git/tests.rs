@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _};
 
 use git2::{ObjectType, Oid};
 
-use super::{EXECUTABLE, GITLINK, PLAIN, Repo, SYMLINK, fixture::Fixture};
+use super::{
+    EXECUTABLE, GITLINK, PLAIN, Repo, SYMLINK,
+    fixture::{File, Fixture},
+};
 use crate::record::{
     bytes::ByteText,
     patch::{Edit, FileContent},
@@ -32,7 +35,7 @@ fn text(path: &str, bytes: &[u8]) -> Edit {
 
 /// A commit with one file `a.txt` of 60 numbered lines, a link, a submodule and a directory.
 fn base(fixture: &Fixture) -> Oid {
-    let numbered: String = (1..=60).map(|number| format!("line {number}\n")).collect();
+    let numbered: String = (1..=60).map(|number| ["line ", &number.to_string(), "\n"].concat()).collect();
     let tree = fixture.tree(&[
         (b"a.txt", PLAIN, numbered.as_bytes()),
         (b"bin", PLAIN, b"\0one"),
@@ -54,7 +57,7 @@ fn b019_b021_b023_b025_a_patch_of_any_change_gives_the_commits_tree() {
         ("ete\u{e9}.css".as_bytes().to_vec(), b"1".to_vec()),
         (b"ete\xe9.css".to_vec(), b"caf\xe9 \x1b[0m\rdoo\nx\n".to_vec()),
     ];
-    let states: Vec<Vec<(&[u8], u32, &[u8])>> = vec![
+    let states: Vec<Vec<File<'_>>> = vec![
         vec![(b"ok.py", PLAIN, b"a = 1\n"), (&latin_tree[1].0, PLAIN, &latin_tree[1].1)],
         vec![(b"ok.py", PLAIN, b"a = 2\n"), (&latin_tree[1].0, PLAIN, b"caf\xe9 \x1b[1m\rdoo\nx\n")],
         vec![(b"ok.py", EXECUTABLE, b"a = 2\n"), (b"empty", PLAIN, b""), (&latin_tree[0].0, PLAIN, b"caf\xe9")],

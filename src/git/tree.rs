@@ -1,6 +1,9 @@
 //! Trees: looking up a path, listing, comparing two, and the id that edits would give.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, HashMap, HashSet},
+};
 
 use anyhow::{Result, bail};
 use git2::{ObjectType, Odb, Oid};
@@ -85,9 +88,10 @@ impl Repo {
                 let entry = entry.map_err(|why| ReadError::Corrupt(tree, why))?;
                 let path = join(&prefix, entry.name);
                 let node = Node { mode: canonical_mode(entry.raw_mode), oid: entry.oid };
-                match node.is_directory() {
-                    true => todo.push((path, node.oid)),
-                    false => found.push((path, node)),
+                if node.is_directory() {
+                    todo.push((path, node.oid));
+                } else {
+                    found.push((path, node));
                 }
             }
         }
@@ -216,7 +220,10 @@ pub fn edited(repo: &Repo, root: Oid, edits: &[Edit]) -> Result<Oid> {
     }
 }
 
-fn edited_tree(odb: &Odb<'_>, tree: Option<Oid>, changes: &[(&[u8], Option<Node>)]) -> Result<Option<Oid>> {
+/// A path and what it holds afterwards.
+type Change<'a> = (&'a [u8], Option<Node>);
+
+fn edited_tree(odb: &Odb<'_>, tree: Option<Oid>, changes: &[Change<'_>]) -> Result<Option<Oid>> {
     let mut entries: BTreeMap<Vec<u8>, (u32, Oid)> = BTreeMap::new();
     if let Some(id) = tree {
         let object = read_object(odb, id, ObjectType::Tree)?;
@@ -225,7 +232,7 @@ fn edited_tree(odb: &Odb<'_>, tree: Option<Oid>, changes: &[(&[u8], Option<Node>
             entries.insert(entry.name.to_vec(), (entry.raw_mode, entry.oid));
         }
     }
-    let mut below: BTreeMap<&[u8], Vec<(&[u8], Option<Node>)>> = BTreeMap::new();
+    let mut below: BTreeMap<&[u8], Vec<Change<'_>>> = BTreeMap::new();
     let mut here = Vec::new();
     for &(path, node) in changes {
         match path.iter().position(|&byte| byte == b'/') {
@@ -277,4 +284,36 @@ fn tree_id(entries: BTreeMap<Vec<u8>, (u32, Oid)>) -> Result<Oid> {
         data.extend_from_slice(id.as_bytes());
     }
     Ok(Oid::hash_object(ObjectType::Tree, &data)?)
+}
+
+/// Which trees were found to hold two names that differ only by case; shared by calls, as commits share trees.
+#[derive(Debug, Default)]
+pub struct Collisions(HashMap<Oid, Option<Vec<u8>>>);
+
+impl Collisions {
+    /// Returns the first path below a tree that another one of its directory equals but for case.
+    ///
+    /// # Errors
+    /// A tree is missing or damaged.
+    pub fn find(&mut self, repo: &Repo, tree: Oid) -> Result<Option<Vec<u8>>, ReadError> {
+        if let Some(known) = self.0.get(&tree) {
+            return Ok(known.clone());
+        }
+        let odb = repo.odb().map_err(|_| ReadError::Missing(tree))?;
+        let object = read_object(&odb, tree, ObjectType::Tree)?;
+        let mut folded = HashSet::new();
+        let mut found = None;
+        for entry in object::entries(object.data()) {
+            let entry = entry.map_err(|why| ReadError::Corrupt(tree, why))?;
+            if !folded.insert(String::from_utf8_lossy(entry.name).to_lowercase()) {
+                found = found.or(Some(entry.name.to_vec()));
+            }
+            if canonical_mode(entry.raw_mode) == DIRECTORY {
+                let inside = self.find(repo, entry.oid)?;
+                found = found.or(inside.map(|path| join(entry.name, &path)));
+            }
+        }
+        self.0.insert(tree, found.clone());
+        Ok(found)
+    }
 }

@@ -45,15 +45,3 @@ impl Repo {
         met
     }
 }
-
-/// Returns the first-parent line from a tip, newest first.
-pub fn first_parents(commits: &HashMap<Oid, &Commit>, tip: Oid) -> Vec<Oid> {
-    let mut line = Vec::new();
-    let mut next = Some(tip);
-    while let Some(id) = next {
-        let Some(commit) = commits.get(&id) else { break };
-        line.push(id);
-        next = commit.parents.first().copied();
-    }
-    line
-}

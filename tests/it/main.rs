@@ -8,5 +8,9 @@
 )]
 
 mod contract_sandbox;
+mod export;
 mod harness;
+mod layers;
+mod records;
+mod report;
 mod support;
