@@ -16,7 +16,7 @@ use crate::record::environment::Runner;
 pub enum Kind {
     /// The test runner, and what every virtual environment of the time held.
     Base,
-    /// What a user of the tool asks for on top; never given up.
+    /// What a user of the tool asks for instead; never given up.
     Override,
     /// The project's own requirements.
     Runtime,
@@ -94,21 +94,26 @@ fn chosen<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
 
 /// Gathers the needs of a commit for an interpreter of a minor version.
 ///
-/// `metadata` is absent where the project could not be built; what can be read statically stands in.
+/// `metadata` is absent where the project could not be built; what can be read statically stands in. `given` lines, if
+/// there are any, replace all that would be inferred; the project's own requirements stay.
 pub fn gather(
     manifest: &Manifest,
     metadata: Option<&Metadata>,
     runner: Runner,
-    extra: &[String],
+    given: &[String],
     python: (u64, u64),
 ) -> Needs {
     let mut gatherer = Gatherer { manifest, metadata, needs: Needs::default(), extras: BTreeSet::new() };
-    gatherer.files(python);
-    gatherer.groups();
+    if given.is_empty() {
+        gatherer.files(python);
+        gatherer.groups();
+        gatherer.chosen_extras();
+    } else {
+        gatherer.push(Kind::Override, "manifest", given.iter().map(String::as_str), false);
+    }
     gatherer.extras();
     gatherer.ci_if_nothing_else();
     gatherer.runtime();
-    gatherer.push(Kind::Override, "manifest", extra.iter().map(String::as_str), false);
     gatherer.base(runner, python);
     let mut needs = gatherer.needs;
     needs.sources.retain(|source| !source.requirements.is_empty());
@@ -177,15 +182,21 @@ impl Gatherer<'_> {
         }
     }
 
-    fn extras(&mut self) {
-        let manifest = self.manifest;
-        let known: BTreeSet<String> = match self.metadata {
+    fn known_extras(&self) -> BTreeSet<String> {
+        match self.metadata {
             Some(metadata) => metadata.extras.iter().cloned().collect(),
-            None => manifest.extras.keys().cloned().collect(),
-        };
-        self.extras.extend(chosen(known.iter().map(String::as_str)));
-        self.extras.extend(manifest.ci.extras.iter().filter(|name| is_test_like(name)).cloned());
-        for name in self.extras.clone().intersection(&known) {
+            None => self.manifest.extras.keys().cloned().collect(),
+        }
+    }
+
+    fn chosen_extras(&mut self) {
+        self.extras.extend(chosen(self.known_extras().iter().map(String::as_str)));
+        self.extras.extend(self.manifest.ci.extras.iter().filter(|name| is_test_like(name)).cloned());
+    }
+
+    /// Takes in every extra that is there and that some source asks for.
+    fn extras(&mut self) {
+        for name in self.extras.clone().intersection(&self.known_extras()) {
             let lines = self.lines_of_extra(name);
             self.push(Kind::Extra, &format!("extra {name}"), lines.iter().map(String::as_str), true);
         }
