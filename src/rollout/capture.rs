@@ -17,8 +17,6 @@ use crate::{
 pub const MAX_PATCH_BYTES: usize = 5 << 20;
 /// Above this not even the changed files are read, bytes.
 const MAX_CHANGED_BYTES: u64 = 64 << 20;
-/// How `stop_detail` begins when the patch was refused for its size.
-pub const PATCH_TOO_LARGE: &str = "patch_too_large";
 
 /// What was left behind.
 #[derive(Debug)]

@@ -26,10 +26,7 @@ use std::{
 use anyhow::Result;
 use serde_json::{Map, Value};
 
-pub use self::{
-    capture::PATCH_TOO_LARGE,
-    policy::{Call, Policy, Reply, Turn, policy_for},
-};
+pub use self::policy::{Call, Policy, Reply, Turn, policy_for};
 use self::{
     stuck::Detector,
     tool::Action,
@@ -42,7 +39,7 @@ use crate::{
     lab::Lab,
     record::{
         bytes::ByteText,
-        episode::{Budget, Episode, Message, PolicyName, Speaker, StopReason, Timing, ToolCall},
+        episode::{Budget, Episode, Message, PATCH_TOO_LARGE, PolicyName, Speaker, StopReason, Timing, ToolCall},
         task::{Issue, PublicTask},
     },
     sandbox::{Limits, Spec},
