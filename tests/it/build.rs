@@ -49,7 +49,10 @@ impl Project {
         let text = dir.path().join("text");
         let history = "[[commit]]\nid = 'base'\nmessage = 'Begin'\ndate = '2024-06-01T12:00:00Z'\n\
                        [[commit]]\nid = 'fix'\nmessage = 'Fix'\ndate = '2024-06-02T12:00:00Z'\n";
-        plant(&text, &[("history.toml", history), ("base/src/demo/core.py", "x = 1\n"), ("fix/src/demo/core.py", "x = 2\n")]);
+        plant(
+            &text,
+            &[("history.toml", history), ("base/src/demo/core.py", "x = 1\n"), ("fix/src/demo/core.py", "x = 2\n")],
+        );
         plant(&text.join("base"), &[("src/demo/__init__.py", "")]);
         plant(&text.join("base"), files);
         let target = dir.path().join("repository");
@@ -171,7 +174,11 @@ fn a_lost_environment_comes_back_from_its_lock_and_threads_share_one() {
             assert_eq!(build.join().unwrap().unwrap().unwrap(), first);
         }
     });
-    let compiled = python(lab, &first, "import attr, pathlib; print(any(pathlib.Path(attr.__file__).parent.glob('__pycache__/*.pyc')))");
+    let compiled = python(
+        lab,
+        &first,
+        "import attr, pathlib; print(any(pathlib.Path(attr.__file__).parent.glob('__pycache__/*.pyc')))",
+    );
     assert_eq!(compiled, "True");
 }
 
