@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::{
     manifest::{Manifest, Tree, ini::under_factors},
-    requirement::{Wanted, named, normalise, parse, with_extras},
+    requirement::{Wanted, bounded, named, normalise, parse, with_extras},
 };
 use crate::record::environment::Runner;
 
@@ -242,7 +242,9 @@ impl Gatherer<'_> {
             .or_else(|| self.manifest.name.as_deref().map(normalise));
         let mut requirements = Vec::new();
         if runner == Runner::Pytest && own.as_deref() != Some("pytest") {
-            requirements.push(named("pytest"));
+            // pytest 3 works up to Python 3.7; later interpreters have to do without those settings.
+            let is_old = self.manifest.needs_old_pytest && python <= (3, 7);
+            requirements.push(if is_old { bounded("pytest", "<4") } else { named("pytest") });
         }
         // Until 3.12 every virtual environment came with it, and many projects import it without saying so.
         if python < (3, 12) && own.as_deref() != Some("setuptools") {
@@ -380,6 +382,18 @@ mod tests {
     fn install_commands_stand_in_where_nothing_is_declared() {
         let texts = [(".travis.yml", "install:\n - pip install nose mock pip\n")];
         assert_eq!(needs(&texts, None), list(&[("runner", &["pytest"]), ("install commands", &["nose", "mock"])]));
+    }
+
+    #[test]
+    fn settings_that_pytest_4_refuses_get_an_earlier_one() {
+        let base = |texts: &[(&str, &str)], python| {
+            let needs = gather(&manifest::read(&tree(texts)), None, Runner::Pytest, &[], python);
+            needs.sources[0].requirements[0].to_string()
+        };
+        let old = ("setup.cfg", "[pytest]\nnorecursedirs = .git\n");
+        assert_eq!(base(&[old], (3, 7)), "pytest<4");
+        assert_eq!(base(&[old], (3, 8)), "pytest");
+        assert_eq!(base(&[old, ("tox.ini", "[pytest]\n")], (3, 7)), "pytest");
     }
 
     #[test]
