@@ -5,7 +5,6 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    build::Overrides,
     cache::Cache,
     config,
     git::Repo,
@@ -109,7 +108,7 @@ pub fn mine(
     let selection: Option<Selection> = store.get(SELECTION, &source.name)?;
     let candidates = selection.map(|selection| selection.candidates).unwrap_or_default();
     let lab = session.lab(cache)?;
-    let build = BuildStage { lab: &lab, repository: &source.path, overrides: overrides(source), settings: &run.build };
+    let build = BuildStage { lab: &lab, repository: &source.path, overrides: source.manifest.as_ref(), settings: &run.build };
     worked += drive(session, store, &build, &candidates)?.ran;
     if stop_after == StopAfter::Build {
         return Ok(worked);
@@ -134,14 +133,6 @@ pub fn mine(
     let locator = Locator::new(cache);
     let issue = IssueStage { locate: &|given| locator.locate(given) };
     Ok(worked + drive(session, store, &issue, &tasks)?.ran)
-}
-
-fn overrides(source: &Source) -> Overrides {
-    source.manifest.clone().map_or_else(Overrides::default, |manifest| Overrides {
-        python: manifest.python,
-        requirements: manifest.requirements,
-        runner: manifest.runner,
-    })
 }
 
 fn drive<S: pipeline::Stage>(session: &Session, store: &Store, stage: &S, inputs: &[S::Input]) -> Result<Tally> {

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use crate::{
-    build::{self, Overrides},
-    config,
+    build, config,
     git::Repo,
     grade, issue,
     lab::Lab,
@@ -20,6 +19,7 @@ use crate::{
         task::{Issue, Task, Validation},
     },
     rollout,
+    sources::Manifest,
     store::State,
     validate,
 };
@@ -41,7 +41,7 @@ fn failed<T>(output: T, failure: &Failure) -> Done<T> {
 pub struct BuildStage<'a> {
     pub lab: &'a Lab,
     pub repository: &'a Path,
-    pub overrides: Overrides,
+    pub overrides: Option<&'a Manifest>,
     pub settings: &'a config::Build,
 }
 
@@ -56,11 +56,11 @@ impl Stage for BuildStage<'_> {
     }
 
     fn inputs(&self, candidate: &Candidate) -> Digest {
-        Digest::of_json(&(&candidate.base_commit, &candidate.fix_commit, &self.overrides, self.settings))
+        Digest::of_json(&(&candidate.base_commit, &candidate.fix_commit, self.overrides, self.settings))
     }
 
     fn run(&self, candidate: &Candidate) -> Result<Done<BuildOutcome>> {
-        let outcome = build::build(self.lab, self.repository, candidate, &self.overrides, self.settings)?;
+        let outcome = build::build(self.lab, self.repository, candidate, self.overrides, self.settings)?;
         Ok(match &outcome {
             Ok(_) => done(outcome),
             Err(failure) => failed(outcome.clone(), failure),

@@ -1,5 +1,6 @@
 //! Integration tests, in one binary.
 
+mod build;
 mod contract_sandbox;
 mod export;
 mod harness;
