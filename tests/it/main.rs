@@ -8,3 +8,4 @@ mod layers;
 mod records;
 mod report;
 mod support;
+mod traps;
