@@ -183,6 +183,7 @@ fn converse(perform: &mut Perform, policy: &mut dyn Policy, budget: Budget, log:
         let reply = match log.timed_query(policy) {
             Turn::Reply(reply) => reply,
             Turn::ProviderError(detail) => return Ok(End::new(StopReason::ProviderError, detail)),
+            Turn::MachineFault(detail) => return Ok(End::new(StopReason::Infrastructure, detail)),
         };
         let calls = log.record_reply(reply);
         let step = match act(perform, &calls, budget, log)? {
