@@ -2,7 +2,65 @@
 
 use serde::{Deserialize, Serialize};
 
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
 use crate::record::episode::PolicyName;
+
+/// A whole run: one dataset through all stages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Run {
+    /// Dataset to write; the default is the file's name without its ending.
+    pub dataset: Option<String>,
+    /// Repositories to mine: paths, URLs or names.
+    pub repos: Vec<String>,
+    pub mine: Mine,
+    pub build: Build,
+    pub validate: Validate,
+    pub export: Export,
+    pub episodes: Vec<Episodes>,
+    pub exports: Vec<ExportRun>,
+}
+
+impl Run {
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    /// It cannot be read, is not TOML, or has an unknown key or a wrong type; the message names the place.
+    pub fn read(path: &Path) -> Result<Run> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("read config `{}`", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("understand config `{}`", path.display()))
+    }
+}
+
+/// Episodes of one policy on every task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Episodes {
+    pub policy: PolicyName,
+    #[serde(default = "one")]
+    pub samples: u32,
+    #[serde(default)]
+    pub seed: u64,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// One export to write below `exports/`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportRun {
+    /// Consumer: `trl`, `verl-rl`, `swebench`.
+    #[serde(rename = "for")]
+    pub consumer: String,
+    /// `parquet` or `jsonl`.
+    #[serde(default)]
+    pub format: Option<String>,
+}
 
 /// What `mine` selects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +89,7 @@ pub struct Mine {
     pub tiers: Vec<u8>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MineUnit {
     #[default]

@@ -25,7 +25,9 @@ use crate::{
 };
 
 /// Limit for installing one environment.
-const INSTALL_WALL: Duration = Duration::from_secs(900);
+const INSTALL_WALL: Duration = Duration::from_mins(15);
+/// Name of the cache's directory.
+const DIRECTORY: &str = "environments";
 const LOCK_INSIDE: &str = "/opt/lock";
 const LOCK_NAME: &str = "requirements.txt";
 /// What a lock's head says of packages that are built from source.
@@ -56,8 +58,13 @@ pub fn ensure(lab: &Lab, environment: &Environment) -> Result<PathBuf, Failure> 
     })
 }
 
+/// Says whether the environment is there already.
+pub fn is_installed(lab: &Lab, environment: &Environment) -> bool {
+    lab.cache.root().join(DIRECTORY).join(environment.key.as_str()).exists()
+}
+
 fn publish(lab: &Lab, environment: &Environment) -> Result<PathBuf> {
-    lab.cache.publish("environments", environment.key.as_str(), |dir| -> Result<()> {
+    lab.cache.publish(DIRECTORY, environment.key.as_str(), |dir| -> Result<()> {
         let interpreter = here(lab, &environment.interpreter)?;
         let lock = lab.cache.scratch()?;
         let file = lock.path().join(LOCK_NAME);
@@ -150,7 +157,7 @@ impl Workshop<'_> {
     fn offline(&self, argv: &[String], writable: bool) -> Result<sandbox::Output> {
         let mut mounts = self.mounts(writable);
         mounts.extend(uv::mount_of(self.interpreter));
-        let limits = Limits { wall: Duration::from_secs(300), ..Limits::default() };
+        let limits = Limits { wall: Duration::from_mins(5), ..Limits::default() };
         let spec = Spec { workspace: None, mounts, env: Vec::new(), network: false, limits };
         sandbox::run(self.lab.backend, &spec, argv)
     }

@@ -123,7 +123,7 @@ fn download(dir: &Path) -> Result<()> {
         .find(|(machine, _, _)| *machine == env::consts::ARCH)
         .with_context(|| format!("find a wheel of uv for {}", env::consts::ARCH))?;
     let client = reqwest::blocking::Client::builder()
-        .timeout(Duration::from_secs(300))
+        .timeout(Duration::from_mins(5))
         .user_agent(concat!("curate/", env!("CARGO_PKG_VERSION")))
         .build()
         .context("set up an HTTP client")?;
@@ -144,7 +144,7 @@ fn download(dir: &Path) -> Result<()> {
         .and_then(reqwest::blocking::Response::error_for_status)
         .and_then(reqwest::blocking::Response::bytes)
         .with_context(|| format!("download `{}`", without_credentials(url.as_str())))?;
-    let found: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let found = Sha256::digest(&bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
     if found != digest {
         bail!("trust `{wheel}`: its SHA-256 is {found}, not {digest}");
     }

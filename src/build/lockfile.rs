@@ -16,9 +16,12 @@ pub struct Locked {
     pub constraints: Vec<String>,
 }
 
+/// Returns every name and version in a lock file's text.
+type Reader = fn(&str) -> Option<Vec<(String, String)>>;
+
 /// Reads the first lock file that there is, in the order uv, standard, Poetry, PDM, Pipenv.
 pub fn read(tree: &Tree, project: Option<&str>) -> Option<Locked> {
-    let readers: [(&'static str, fn(&str) -> Option<Vec<(String, String)>>); 5] = [
+    let readers: [(&'static str, Reader); 5] = [
         ("uv.lock", |text| packages(text, "package")),
         ("pylock.toml", |text| packages(text, "packages")),
         ("poetry.lock", |text| packages(text, "package")),

@@ -36,6 +36,7 @@ use lockfile::Locked;
 use manifest::{Manifest, Tree};
 use project::Project;
 use python::Choice;
+use resolve::Resolution;
 
 /// Files of the tree above this size take no part in a recipe, bytes.
 const MAX_MANIFEST_BYTES: usize = 16 << 20;
@@ -180,16 +181,7 @@ impl Attempt<'_> {
         let wall = Duration::from_secs(self.settings.resolve_timeout_s);
         let resolution = resolve::resolve(self.lab, rung, &choice.interpreter, name, wall)?;
         resolve::check_runner(&resolution.lock, &choice.interpreter)?;
-        let mut environment = Environment::new(choice.interpreter.clone(), resolution.lock);
-        if let Err(failure) = environments::ensure(self.lab, &environment) {
-            if failure.kind != "needs_build" {
-                return Err(anyhow!(failure));
-            }
-            let dates = resolve::date_options(rung.cutoff, &resolution.exceptions);
-            let lock = environments::with_builds(&environment.lock, &dates);
-            environment = Environment::new(environment.interpreter, lock);
-            environments::ensure(self.lab, &environment).map_err(|failure| anyhow!(failure))?;
-        }
+        let environment = self.install(choice, rung, &resolution)?;
         let recipe = Recipe {
             interpreter_reason: choice.reason.clone(),
             cutoff: rung.cutoff.to_string(),
@@ -200,6 +192,25 @@ impl Attempt<'_> {
             failed_rungs: Vec::new(),
         };
         Ok((environment, recipe))
+    }
+
+    /// Installs a resolution from wheels, or where that is not enough with builds from source.
+    fn install(&self, choice: &Choice, rung: &Rung, resolution: &Resolution) -> Result<Environment> {
+        let interpreter = &choice.interpreter;
+        let dates = resolve::date_options(rung.cutoff, &resolution.exceptions);
+        let with_builds = environments::with_builds(&resolution.lock, &dates);
+        let with_builds = Environment::new(interpreter.clone(), with_builds);
+        let from_wheels = Environment::new(interpreter.clone(), resolution.lock.clone());
+        // That builds were needed once is not tried out again.
+        if !environments::is_installed(self.lab, &with_builds) {
+            match environments::ensure(self.lab, &from_wheels) {
+                Ok(_) => return Ok(from_wheels),
+                Err(failure) if failure.kind != "needs_build" => return Err(anyhow!(failure)),
+                Err(_) => {}
+            }
+        }
+        environments::ensure(self.lab, &with_builds).map_err(|failure| anyhow!(failure))?;
+        Ok(with_builds)
     }
 
     fn result(&self, runner: Runner, environment: Environment, recipe: Recipe, project: Option<Project>) -> Build {

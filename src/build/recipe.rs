@@ -129,12 +129,19 @@ impl Gatherer<'_> {
         let mut requirements = Vec::new();
         for line in lines {
             match parse(line) {
-                Wanted::Package(package) if !(deny && is_denied(package.name.as_ref())) => requirements.push(*package),
+                Wanted::Package(package) if !(deny && self.leaves_out(package.name.as_ref())) => {
+                    requirements.push(*package);
+                }
                 Wanted::Project(extras) => self.extras.extend(extras),
                 Wanted::Package(_) | Wanted::File(_) | Wanted::Constraints(_) | Wanted::Nothing => {}
             }
         }
         self.needs.sources.push(Source { kind, label: label.to_owned(), requirements });
+    }
+
+    /// Coverage is not measured here, and its old releases have to be compiled; but some test suites rest on it.
+    fn leaves_out(&self, name: &str) -> bool {
+        is_denied(name) || (matches!(name, "coverage" | "pytest-cov") && !self.manifest.tests_use_coverage)
     }
 
     fn files(&mut self, python: (u64, u64)) {
@@ -205,16 +212,15 @@ impl Gatherer<'_> {
     }
 
     fn runtime(&mut self) {
-        let requirements = match self.metadata {
-            Some(metadata) => with_extras(Some(&metadata.name), &metadata.requires, &[]),
-            None => {
-                let manifest = self.manifest;
-                self.push(Kind::Runtime, "dependencies", manifest.dependencies.iter().map(String::as_str), false);
-                let Some(lines) = manifest.files.get("requirements.txt") else { return };
+        let Some(metadata) = self.metadata else {
+            let manifest = self.manifest;
+            self.push(Kind::Runtime, "dependencies", manifest.dependencies.iter().map(String::as_str), false);
+            if let Some(lines) = manifest.files.get("requirements.txt") {
                 self.push(Kind::Runtime, "requirements.txt", lines.iter().map(String::as_str), true);
-                return;
             }
+            return;
         };
+        let requirements = with_extras(Some(&metadata.name), &metadata.requires, &[]);
         self.needs.sources.push(Source { kind: Kind::Runtime, label: String::from("project"), requirements });
     }
 

@@ -131,13 +131,9 @@ fn compile(
     if let Some(project) = project {
         arguments.extend([String::from("--no-emit-package"), project.to_owned()]);
     }
-    arguments.extend(["-c", "constraints.txt", "-o", "lock.txt", "requirements.in"].map(|argument| {
-        if argument.ends_with(".txt") || argument.ends_with(".in") {
-            format!("{INPUT}/{argument}")
-        } else {
-            argument.to_owned()
-        }
-    }));
+    let inside = |name: &str| format!("{INPUT}/{name}");
+    arguments.extend([String::from("-c"), inside("constraints.txt"), String::from("-o"), inside("lock.txt")]);
+    arguments.push(inside("requirements.in"));
     let job = uv::Job {
         interpreter,
         workspace: None,

@@ -1,6 +1,9 @@
 //! Trees: looking up a path, listing, comparing two, and the id that edits would give.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, HashMap, HashSet},
+};
 
 use anyhow::{Result, bail};
 use git2::{ObjectType, Odb, Oid};
@@ -281,4 +284,36 @@ fn tree_id(entries: BTreeMap<Vec<u8>, (u32, Oid)>) -> Result<Oid> {
         data.extend_from_slice(id.as_bytes());
     }
     Ok(Oid::hash_object(ObjectType::Tree, &data)?)
+}
+
+/// Which trees were found to hold two names that differ only by case; shared by calls, as commits share trees.
+#[derive(Debug, Default)]
+pub struct Collisions(HashMap<Oid, Option<Vec<u8>>>);
+
+impl Collisions {
+    /// Returns the first path below a tree that another one of its directory equals but for case.
+    ///
+    /// # Errors
+    /// A tree is missing or damaged.
+    pub fn find(&mut self, repo: &Repo, tree: Oid) -> Result<Option<Vec<u8>>, ReadError> {
+        if let Some(known) = self.0.get(&tree) {
+            return Ok(known.clone());
+        }
+        let odb = repo.odb().map_err(|_| ReadError::Missing(tree))?;
+        let object = read_object(&odb, tree, ObjectType::Tree)?;
+        let mut folded = HashSet::new();
+        let mut found = None;
+        for entry in object::entries(object.data()) {
+            let entry = entry.map_err(|why| ReadError::Corrupt(tree, why))?;
+            if !folded.insert(String::from_utf8_lossy(entry.name).to_lowercase()) {
+                found = found.or(Some(entry.name.to_vec()));
+            }
+            if canonical_mode(entry.raw_mode) == DIRECTORY {
+                let inside = self.find(repo, entry.oid)?;
+                found = found.or(inside.map(|path| join(entry.name, &path)));
+            }
+        }
+        self.0.insert(tree, found.clone());
+        Ok(found)
+    }
 }

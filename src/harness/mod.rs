@@ -225,11 +225,8 @@ mod tests {
     use crate::{lang::channel, process::Capture, record::suite::Report};
 
     fn output(exit: Exit, stdout: &str, stderr: &str) -> Output {
-        let capture = |text: &str| Capture {
-            head: text.as_bytes().to_vec(),
-            tail: Vec::new(),
-            total_bytes: text.len() as u64,
-        };
+        let capture =
+            |text: &str| Capture { head: text.as_bytes().to_vec(), tail: Vec::new(), total_bytes: text.len() as u64 };
         Output { exit, stdout: capture(stdout), stderr: capture(stderr), wall: Duration::ZERO }
     }
 

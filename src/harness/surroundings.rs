@@ -48,9 +48,8 @@ impl Surroundings {
 pub fn surroundings(lab: &Lab, subject: Subject) -> Result<Surroundings, Failure> {
     let build = subject.build;
     let environment = environments::ensure(lab, &build.environment)?;
-    lay_out(lab, build, environment).map_err(|error| {
-        Failure::new(Phase::Validate, "scratch_unwritable", Blame::Infra, format!("{error:#}"))
-    })
+    lay_out(lab, build, environment)
+        .map_err(|error| Failure::new(Phase::Validate, "scratch_unwritable", Blame::Infra, format!("{error:#}")))
 }
 
 fn lay_out(lab: &Lab, build: &Build, environment: PathBuf) -> Result<Surroundings> {

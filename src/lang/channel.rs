@@ -38,7 +38,7 @@ pub struct Parsed {
     pub report: Report,
     /// The runner got as far as looking for tests.
     pub started: bool,
-    /// The runner broke off before it knew the tests: bad configuration, a plugin that failed.
+    /// The runner broke off before the first test: bad configuration, a plugin that failed.
     pub broken: bool,
     /// Lines that are no records of this run.
     pub foreign_lines: usize,
@@ -200,13 +200,14 @@ impl Reader {
             (Ending::Ended, false, Some(signal)) => format!("signal {signal} ended the process while it ran"),
             (Ending::Ended, false, None) => "the process ended while it ran".to_owned(),
         };
-        let cut_short =
-            if self.killed || ending == Ending::TimedOut { Status::TimedOut } else { Status::Crashed };
+        let cut_short = if self.killed || ending == Ending::TimedOut { Status::TimedOut } else { Status::Crashed };
         let report = &mut self.parsed.report;
-        let mut all_ended = true;
+        let (mut all_ended, mut any_started) = (true, false);
         for (id, progress) in self.tests {
             if progress.collected {
-                all_ended &= progress.ended && progress.worst.is_some();
+                // A class fixture that fails gives its tests results without starting them.
+                all_ended &= (progress.ended || !progress.started) && progress.worst.is_some();
+                any_started |= progress.started;
                 report.tests.insert(id, progress.result(cut_short, &last_words));
             }
         }
@@ -214,7 +215,7 @@ impl Reader {
         report.complete = all_ended
             && self.finish.is_some_and(|(n, exit)| n == n_tests && REGULAR_EXITS.contains(&exit))
             && self.parsed.started;
-        self.parsed.broken = n_tests == 0 && self.finish.is_some_and(|(_, exit)| BROKEN_EXITS.contains(&exit));
+        self.parsed.broken = !any_started && self.finish.is_some_and(|(_, exit)| BROKEN_EXITS.contains(&exit));
         self.parsed
     }
 }
@@ -410,6 +411,9 @@ mod tests {
         assert!(empty.report.complete && empty.started && !empty.broken);
         let internal = parsed(&[start, r#"{"kind":"finish","n_collected":0,"exitstatus":3}"#]);
         assert!(internal.broken && !internal.report.complete);
+        let finish = r#"{"kind":"finish","n_collected":2,"exitstatus":3}"#;
+        assert!(parsed(&[start, GOOD[1], finish]).broken);
+        assert!(!parsed(&[start, GOOD[1], GOOD[2], finish]).broken);
         assert!(!parsed(&[]).started);
     }
 

@@ -57,11 +57,14 @@ pub struct Message {
 }
 
 /// Who acts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyName {
+    /// Applies the gold patch
     Oracle,
+    /// Finishes at once
     Noop,
+    /// A scripted agent that fixes or fails by a seeded choice
     Mock,
 }
 

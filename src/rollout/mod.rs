@@ -14,6 +14,8 @@ mod policy;
 pub mod prompt;
 mod script;
 mod stuck;
+#[cfg(test)]
+mod tests;
 pub mod tool;
 mod toolbox;
 mod unified;

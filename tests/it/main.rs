@@ -2,6 +2,11 @@
 
 mod bench;
 mod contract_sandbox;
+mod export;
 mod grade;
+mod harness;
+mod layers;
+mod records;
+mod report;
 mod rollout;
 mod support;

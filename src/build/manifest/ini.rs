@@ -36,7 +36,9 @@ pub fn read_setup_cfg(text: &str, manifest: &mut Manifest) {
         manifest.buildable = true;
     }
     let classifiers = ["classifiers", "classifier"].map(|key| lines(&ini, "metadata", key)).concat();
-    classifiers.iter().for_each(|classifier| manifest.classify(classifier));
+    for classifier in &classifiers {
+        manifest.classify(classifier);
+    }
     let python = ini.get("options", "python_requires").or_else(|| ini.get("metadata", "requires-python"));
     manifest.requires_python.extend(python.filter(|spec| !spec.is_empty()));
     for key in ["install_requires", "requires"] {
@@ -78,7 +80,9 @@ fn expand(ini: &Ini, line: &str, depth: usize, into: &mut Vec<String>) {
     let reference = line.strip_prefix("{[").and_then(|rest| rest.strip_suffix('}')).and_then(|r| r.split_once(']'));
     match reference {
         Some((section, key)) if depth < 5 => {
-            lines(ini, section, key).iter().for_each(|line| expand(ini, line, depth + 1, into));
+            for line in lines(ini, section, key) {
+                expand(ini, &line, depth + 1, into);
+            }
         }
         Some(_) => {}
         None => into.push(line.to_owned()),

@@ -53,6 +53,8 @@ pub fn is_read(path: &str) -> bool {
     ];
     NAMED.contains(&path)
         || (path.starts_with(".github/workflows/") && (path.ends_with(".yml") || path.ends_with(".yaml")))
+        || path == "conftest.py"
+        || path.ends_with("/conftest.py")
         || requirement_files::is_one(path)
 }
 
@@ -91,6 +93,8 @@ pub struct Manifest {
     pub constraints: Vec<String>,
     /// Packages and extras that CI and task runners install by name.
     pub ci: TestEnvironment,
+    /// A `conftest.py` or `required_plugins` names coverage.
+    pub tests_use_coverage: bool,
     /// Directory that holds the packages, where it is not the tree itself (`src`).
     pub package_root: Option<String>,
 }
@@ -101,6 +105,7 @@ pub fn read(tree: &Tree) -> Manifest {
         buildable: tree.has("setup.py"),
         files: requirement_files::read(tree),
         ci: ci::read(tree),
+        tests_use_coverage: tests_use_coverage(tree),
         ..Manifest::default()
     };
     manifest.constraints = requirement_files::constraints(tree, &manifest.files);
@@ -123,6 +128,14 @@ pub fn read(tree: &Tree) -> Manifest {
         pyproject::read_tox_toml(text, &mut manifest);
     }
     manifest
+}
+
+fn tests_use_coverage(tree: &Tree) -> bool {
+    tree.texts.iter().any(|(path, text)| {
+        let lines = || text.lines().filter(|line| line.contains("cov"));
+        let is_conftest = path == "conftest.py" || path.ends_with("/conftest.py");
+        (is_conftest && lines().next().is_some()) || lines().any(|line| line.contains("required_plugins"))
+    })
 }
 
 impl Manifest {

@@ -4,6 +4,7 @@ Runs on Python 2.7 and on 3.5 and later (stubs only on 3). Whatever repository c
 `json.dumps`, clocks) is taken here, before any of that code runs, and kept out of module attributes where libraries
 that fake time look for it.
 """
+
 import errno
 import fcntl
 import hashlib
@@ -26,7 +27,7 @@ CHANNEL_BROKEN = 97
 # Seconds that a test gets to react to the soft limit before the whole process is killed.
 GRACE_S = 5.0
 # Sequence number of the supervisor's only record; above any of the child's.
-SUPERVISOR_SEQUENCE = 10 ** 15
+SUPERVISOR_SEQUENCE = 10**15
 
 
 class Timeout(BaseException):
@@ -92,7 +93,7 @@ class Pipe(object):
             self._descriptor = self._open(self._path, os.O_WRONLY | os.O_APPEND)
             self._identity = self._identify()
         while payload:
-            payload = payload[self._write(self._descriptor, payload):]
+            payload = payload[self._write(self._descriptor, payload) :]
 
 
 class Recorder(object):
@@ -132,7 +133,7 @@ class Recorder(object):
     def write_collected(self, ids):
         ids = [text(test) for test in ids]
         for start in range(0, len(ids), IDS_PER_RECORD):
-            self.write("collected", ids=ids[start: start + IDS_PER_RECORD])
+            self.write("collected", ids=ids[start : start + IDS_PER_RECORD])
 
 
 class Watch(object):
@@ -275,7 +276,7 @@ def frames(traceback, root):
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if code.co_filename.startswith(prefix):
-            path = code.co_filename[len(prefix):]
+            path = code.co_filename[len(prefix) :]
             found.append({"path": text(path), "line": traceback.tb_lineno, "function": text(code.co_name)})
         traceback = traceback.tb_next
     if len(found) > FRAMES_HEAD + FRAMES_TAIL:
@@ -289,7 +290,7 @@ def failure_fields(error, traceback, root):
     prefix = root.rstrip("/") + "/"
     if isinstance(error, SyntaxError) and (error.filename or "").startswith(prefix):
         # The file that does not compile has no frame of its own.
-        found.append({"path": text(error.filename[len(prefix):]), "line": error.lineno or 1, "function": "<module>"})
+        found.append({"path": text(error.filename[len(prefix) :]), "line": error.lineno or 1, "function": "<module>"})
     return {"exception": text(type(error).__name__), "message": describe(error), "frames": found}
 
 
@@ -421,7 +422,7 @@ class Stubs(object):
     def _is_test_file(self, path):
         if not isinstance(path, str) or not path.startswith(self._prefix):
             return False
-        parts = path[len(self._prefix):].split("/")
+        parts = path[len(self._prefix) :].split("/")
         name = parts[-1]
         if name.startswith("test") or name == "conftest.py" or name.endswith(("_test.py", "_tests.py")):
             return True

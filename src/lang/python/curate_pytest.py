@@ -5,6 +5,7 @@ are tests, about markers and warnings is kept; of `addopts` only what decides wh
 be imported. A plugin of ours watches the raw exception of each phase next to the report that other plugins make of
 it: a report that says `passed` over an exception does not count.
 """
+
 import sys
 
 # Options in `addopts` that are kept: how many further words each takes when its value is not attached by `=`.

@@ -4,6 +4,7 @@ Finds test files by name, as `python -m unittest discover` does, but imports eac
 packages give it, so that one file that cannot be imported costs only its own tests. Ids are `module.Class.method`;
 docstrings never become ids.
 """
+
 import os
 import sys
 import unittest

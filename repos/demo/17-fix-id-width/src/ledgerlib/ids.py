@@ -15,4 +15,4 @@ def format_id(number):
 
 def shard_of(identifier, shards):
     """Which of several files an entry belongs in."""
-    return int(identifier[0], 16) % shards
+    return 1 + int(identifier[-1], 16) % shards
