@@ -108,7 +108,8 @@ pub fn mine(
     let selection: Option<Selection> = store.get(SELECTION, &source.name)?;
     let candidates = selection.map(|selection| selection.candidates).unwrap_or_default();
     let lab = session.lab(cache)?;
-    let build = BuildStage { lab: &lab, repository: &source.path, overrides: source.manifest.as_ref(), settings: &run.build };
+    let build =
+        BuildStage { lab: &lab, repository: &source.path, overrides: source.manifest.as_ref(), settings: &run.build };
     worked += drive(session, store, &build, &candidates)?.ran;
     if stop_after == StopAfter::Build {
         return Ok(worked);
