@@ -71,6 +71,7 @@ enum Move {
         gave_up: bool,
     },
     ProviderError,
+    MachineFault,
 }
 
 /// What is done to a function's beginning.
@@ -216,12 +217,7 @@ impl Mock {
             Script::EditTests => plan.extend(self.edit_tests().into_iter().chain([unsure()])),
             Script::NoChange => plan.push(Move::Finish { say: Say::Nothing, gave_up: false }),
             Script::ProviderError => plan.push(Move::ProviderError),
-            Script::LoseSandbox => {
-                for _ in 0..8 {
-                    let call = Call::new("bash", &json!({"command": KILL_ALL}));
-                    plan.push(Move::Call { say: Say::Processes, call, train: Some(false) });
-                }
-            }
+            Script::LoseSandbox => plan.push(Move::MachineFault),
         }
         plan
     }
@@ -361,6 +357,7 @@ impl Mock {
             Move::ProviderError => {
                 Some(Turn::ProviderError("the provider answered with status 503 three times (scripted)".to_owned()))
             }
+            Move::MachineFault => Some(Turn::MachineFault("the sandbox was lost twice (scripted)".to_owned())),
         }
     }
 
@@ -586,9 +583,6 @@ impl Mock {
         self.reply(Say::ViewMore, call)
     }
 }
-
-/// Ends every process that it may signal, the shell that runs it and whatever runs that shell included.
-const KILL_ALL: &str = "kill -9 $PPID; kill -9 -1";
 
 fn calls(occasion: Say, calls: Vec<Call>) -> Vec<Move> {
     calls.into_iter().map(|call| Move::Call { say: occasion, call, train: None }).collect()

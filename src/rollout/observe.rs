@@ -66,7 +66,8 @@ fn ran(report: &Report) -> String {
     let mut parts: Vec<String> =
         counts.iter().map(|(status, count)| format!("{count} {}", status_word(*status))).collect();
     if !report.collection_errors.is_empty() {
-        parts.push(format!("{} files could not be collected", report.collection_errors.len()));
+        let n = report.collection_errors.len();
+        parts.push(format!("{n} {} could not be collected", if n == 1 { "file" } else { "files" }));
     }
     let mut text = if parts.is_empty() { "no tests were found".to_owned() } else { parts.join(", ") };
     if !report.complete {
@@ -187,7 +188,7 @@ mod tests {
         };
         assert_eq!(
             test_report(&run),
-            "1 passed, 1 failed, 1 files could not be collected\n\nnot collected: u.py\n    SyntaxError: invalid \
+            "1 passed, 1 failed, 1 file could not be collected\n\nnot collected: u.py\n    SyntaxError: invalid \
              syntax\n\nfailed: t.py::b\n    ValueError: bad <X at 0x…>\n"
         );
     }

@@ -29,7 +29,7 @@ pub enum Script {
     EditTests,
     NoChange,
     ProviderError,
-    /// Kills what runs the sandbox, again and again: infrastructure.
+    /// Works until the machine fails: infrastructure.
     LoseSandbox,
 }
 

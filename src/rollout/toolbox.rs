@@ -51,8 +51,6 @@ const MAX_MATCHES: usize = 200;
 
 /// The tools of one episode.
 pub struct Toolbox<'a> {
-    backend: Backend,
-    spec: &'a Spec<'a>,
     surroundings: &'a Surroundings,
     build: &'a Build,
     session: Session<'a>,
@@ -76,7 +74,7 @@ impl<'a> Toolbox<'a> {
         deadline: Instant,
     ) -> Result<Toolbox<'a>> {
         let session = Session::open(backend, spec)?;
-        Ok(Toolbox { backend, spec, surroundings, build, session, n_losses: 0, n_kept: 0, command_wall, deadline })
+        Ok(Toolbox { surroundings, build, session, n_losses: 0, n_kept: 0, command_wall, deadline })
     }
 
     /// Carries out one call other than `finish`.
@@ -285,9 +283,6 @@ impl<'a> Toolbox<'a> {
         if command.contains('\0') {
             return refuse("the command holds a NUL character");
         }
-        if command.len() > MAX_COMMAND_BYTES {
-            return refuse(format!("the command has {} bytes, at most {MAX_COMMAND_BYTES} are taken", command.len()));
-        }
         let output = self.exec(command)?;
         let mut text = output.stdout.text();
         if text.is_empty() {
@@ -333,19 +328,12 @@ impl<'a> Toolbox<'a> {
     }
 
     /// Writes a file whole; `place` sets `$p` and has checked it. The file keeps its mode.
-    ///
-    /// In pieces, because one argument of a program is limited to 128 KiB.
     fn write(&mut self, place: &str, content: &[u8]) -> Result<(), Refusal> {
-        let chunks: Vec<&[u8]> = if content.is_empty() { vec![&[]] } else { content.chunks(60_000).collect() };
-        for (index, chunk) in chunks.iter().enumerate() {
-            let arrow = if index == 0 { ">" } else { ">>" };
-            let script = format!(
-                "{place}\nmkdir -p -- \"$(dirname -- \"$p\")\" && base64 -d {arrow} \"$p\" <<'END' || exit 90\n{}\nEND",
-                files::encode(chunk)
-            );
-            self.script(&script)?;
-        }
-        Ok(())
+        let script = format!(
+            "{place}\nmkdir -p -- \"$(dirname -- \"$p\")\" && base64 -d > \"$p\" <<'END' || exit 90\n{}\nEND",
+            files::encode(content)
+        );
+        self.script(&script).map(|_| ())
     }
 
     /// Runs a script of ours. Exit code 90 and above, and any other failure, explain themselves in the output.
@@ -370,15 +358,11 @@ impl<'a> Toolbox<'a> {
         }
     }
 
-    /// Reopens a lost sandbox, if that was not done too often.
+    /// Counts a loss. The session reopens itself with the next command, over the same files.
     fn lost<T>(&mut self, reason: &str) -> Result<T, Refusal> {
         self.n_losses += 1;
         if self.n_losses > MAX_LOSSES {
             return Err(Refusal::Trouble(Trouble::Lost(format!("{reason} ({} times)", self.n_losses))));
-        }
-        match Session::open(self.backend, self.spec) {
-            Ok(session) => self.session = session,
-            Err(error) => return Err(Refusal::Trouble(Trouble::Lost(format!("reopen the sandbox: {error:#}")))),
         }
         Err(Refusal::Explained(
             "the sandbox was lost and opened anew; files were kept, background processes are gone".to_owned(),
@@ -392,8 +376,6 @@ impl<'a> Toolbox<'a> {
 
 /// Files above this are not read or edited by the tools, bytes.
 const MAX_FILE_BYTES: usize = 2 << 20;
-/// What the kernel takes as one argument, less what the shell server adds.
-const MAX_COMMAND_BYTES: usize = 120_000;
 
 type Outcome = Result<String, Refusal>;
 
