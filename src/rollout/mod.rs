@@ -288,7 +288,9 @@ impl<'a> Log<'a> {
             timing: Timing::default(),
             trace,
         };
-        messages.into_iter().for_each(|message| log.push(message));
+        for message in messages {
+            log.push(message);
+        }
         log
     }
 

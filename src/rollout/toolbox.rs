@@ -4,7 +4,10 @@
 //! no further than the agent itself could. What is refused or fails is an observation; only a lost machine and the
 //! user's interrupt are not.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 
@@ -93,15 +96,15 @@ impl<'a> Toolbox<'a> {
             Action::Finish { .. } => Ok("Finished.".to_owned()),
         };
         match text {
-            Ok(text) => self.observation(text),
-            Err(Refusal::Explained(reason)) => self.observation(format!("error: {reason}")),
+            Ok(text) => self.observation(&text),
+            Err(Refusal::Explained(reason)) => self.observation(&format!("error: {reason}")),
             Err(Refusal::Trouble(trouble)) => Err(trouble),
         }
     }
 
     /// Cuts a long text and keeps it whole (up to a limit) inside the sandbox.
-    fn observation(&mut self, text: String) -> Result<Observation, Trouble> {
-        let text = printable(&text);
+    fn observation(&mut self, text: &str) -> Result<Observation, Trouble> {
+        let text = printable(text);
         let Some(clipped) = clip(&text) else {
             return Ok(Observation { shown: text.clone(), essence: text });
         };
@@ -129,7 +132,7 @@ impl<'a> Toolbox<'a> {
             shown.push_str("(empty)\n");
         }
         if entries.len() > MAX_ENTRIES {
-            shown.push_str(&format!("[… {} more entries]\n", entries.len() - MAX_ENTRIES));
+            let _ = writeln!(shown, "[… {} more entries]", entries.len() - MAX_ENTRIES);
         }
         Ok(shown)
     }
@@ -159,7 +162,7 @@ impl<'a> Toolbox<'a> {
         let n_shown = text.lines().count();
         let next = first + n_shown;
         if next <= last || last < lines.len() {
-            text.push_str(&format!("[lines {first}-{} of {}]\n", next - 1, lines.len()));
+            let _ = writeln!(text, "[lines {first}-{} of {}]", next - 1, lines.len());
         }
         Ok(text)
     }
@@ -193,7 +196,7 @@ impl<'a> Toolbox<'a> {
             shown.push_str(if cut < line.len() { " […]\n" } else { "\n" });
         }
         if lines.len() > MAX_MATCHES {
-            shown.push_str(&format!("[… {} more matches]\n", lines.len() - MAX_MATCHES));
+            let _ = writeln!(shown, "[… {} more matches]", lines.len() - MAX_MATCHES);
         }
         Ok(shown)
     }
@@ -240,15 +243,12 @@ impl<'a> Toolbox<'a> {
         }
         let mut shown = String::from("Applied.\n");
         for (path, content) in results {
-            match content {
-                Some(content) => {
-                    self.write(&locate(&path), &content)?;
-                    shown.push_str(&format!("changed {path}\n"));
-                }
-                None => {
-                    self.script(&format!("{}\nrm -- \"$p\"", locate(&path)))?;
-                    shown.push_str(&format!("removed {path}\n"));
-                }
+            if let Some(content) = content {
+                self.write(&locate(&path), &content)?;
+                let _ = writeln!(shown, "changed {path}");
+            } else {
+                self.script(&format!("{}\nrm -- \"$p\"", locate(&path)))?;
+                let _ = writeln!(shown, "removed {path}");
             }
         }
         Ok(shown)
@@ -291,17 +291,18 @@ impl<'a> Toolbox<'a> {
         if !text.ends_with('\n') {
             text.push('\n');
         }
-        match output.exit {
-            Exit::Code(0) => {}
-            Exit::Code(code) => text.push_str(&format!("[exit code {code}]\n")),
-            Exit::Signal(signal) => text.push_str(&format!("[ended by signal {signal}]\n")),
-            Exit::TimedOut => text.push_str(&format!(
+        let note = match output.exit {
+            Exit::Code(0) => String::new(),
+            Exit::Code(code) => format!("[exit code {code}]\n"),
+            Exit::Signal(signal) => format!("[ended by signal {signal}]\n"),
+            Exit::TimedOut => format!(
                 "[stopped after {} seconds; background processes were ended, files were kept]\n",
                 self.command_wall.as_secs()
-            )),
-            Exit::OutOfMemory => text.push_str("[ended because it used too much memory]\n"),
+            ),
+            Exit::OutOfMemory => "[ended because it used too much memory]\n".to_owned(),
             Exit::Interrupted | Exit::Lost => unreachable!("`exec` turns these into trouble"),
-        }
+        };
+        text.push_str(&note);
         Ok(text)
     }
 

@@ -3,7 +3,7 @@
 //! pytest comes from the package index once, into the directory for test data.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     env,
     ffi::OsString,
     fs::{self, File},
@@ -82,7 +82,7 @@ fn host(argv: &[&str], cwd: &Path) -> Option<String> {
         env: env::vars_os().filter(keep).collect(),
         cwd: Some(cwd.to_owned()),
         stdin: Vec::new(),
-        wall: Duration::from_secs(300),
+        wall: Duration::from_mins(5),
         max_output_bytes: 1 << 20,
     })
     .ok()?;
@@ -157,7 +157,7 @@ impl Bench {
             whole_suite: true,
             hash_seed: 0,
             after_wall_ms: 1_000,
-            quarantined: Default::default(),
+            quarantined: BTreeMap::new(),
             failing,
             changes,
         };
@@ -205,7 +205,7 @@ impl Bench {
             selection: Selection::All,
             variation: Variation::PLAIN,
             with_stubs: false,
-            wall: Duration::from_secs(60),
+            wall: Duration::from_mins(1),
             test_wall: Duration::from_secs(5),
         };
         let run = harness::run_suite(&self.lab, subject, &request).unwrap();

@@ -113,7 +113,7 @@ fn attacks_without_a_fix_score_zero_as_tampering() {
         ("a patched framework", vec![trailing(reporter)]),
         ("a patched runner", vec![trailing(unread)]),
         (
-            "a link in place of the tests",
+            "tests moved elsewhere",
             vec![remove("tests/test_money.py"), write("mine/test_money.py", "def test_split_of_a_debt():\n    pass\n")],
         ),
     ] {

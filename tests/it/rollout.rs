@@ -293,12 +293,11 @@ fn every_script_ends_with_its_label() {
 fn is_valid(episode: &Episode) {
     let mut waiting: VecDeque<String> = VecDeque::new();
     for message in &episode.messages {
-        match message.role {
-            Speaker::Tool => assert_eq!(message.tool_call_id, waiting.pop_front()),
-            _ => {
-                assert!(waiting.is_empty());
-                waiting = message.tool_calls.iter().map(|call| call.id.clone()).collect();
-            }
+        if message.role == Speaker::Tool {
+            assert_eq!(message.tool_call_id, waiting.pop_front());
+        } else {
+            assert!(waiting.is_empty());
+            waiting = message.tool_calls.iter().map(|call| call.id.clone()).collect();
         }
     }
     assert!(waiting.is_empty());
