@@ -19,6 +19,8 @@ pub struct Run {
     pub mine: Mine,
     pub build: Build,
     pub validate: Validate,
+    pub rollout: Rollout,
+    pub grade: Grade,
     pub export: Export,
     pub episodes: Vec<Episodes>,
     pub exports: Vec<ExportRun>,
@@ -119,9 +121,6 @@ impl Default for Mine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rollout {
-    /// Attempts per task.
-    pub samples: u32,
-    pub seed: u64,
     /// Policy replies.
     pub max_steps: u32,
     /// Whole conversation, estimated at four bytes a token where the policy reports none.
@@ -133,7 +132,7 @@ pub struct Rollout {
 
 impl Default for Rollout {
     fn default() -> Rollout {
-        Rollout { samples: 4, seed: 0, max_steps: 40, max_tokens: 200_000, max_wall_s: 1_800, command_s: 180 }
+        Rollout { max_steps: 40, max_tokens: 200_000, max_wall_s: 1_800, command_s: 180 }
     }
 }
 

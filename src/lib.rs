@@ -59,4 +59,5 @@ pub mod report;
 pub mod rollout;
 pub mod validate;
 
-// 3: command line (being written)
+// 3: command line
+pub mod cli;

@@ -358,9 +358,9 @@ pub(crate) enum Pumped {
 
 /// Reads what is there from a non-blocking descriptor, at most a few MiB a call.
 pub(crate) fn pump(descriptor: impl AsFd, recorder: &mut Recorder) -> Result<Pumped> {
-    let mut buffer = [0; 64 << 10];
+    let mut buffer = vec![0; 64 << 10];
     for _ in 0..64 {
-        match rustix::io::read(&descriptor, &mut buffer) {
+        match rustix::io::read(&descriptor, &mut buffer[..]) {
             Ok(0) => return Ok(Pumped::Ended),
             Ok(n) => recorder.push(&buffer[..n]),
             Err(Errno::AGAIN) => return Ok(Pumped::Open),

@@ -86,7 +86,7 @@ fn rung(name: &'static str, needs: &Needs, takes: impl Fn(Kind) -> bool, without
         .clone()
         .flat_map(|source| source.requirements.iter().map(move |requirement| (source.kind, requirement)))
         .map(|(kind, requirement)| {
-            let loosened = without_pins && kind != Kind::Override && loses_pin(kind, requirement);
+            let loosened = without_pins && loses_pin(kind, requirement);
             if loosened { unpinned(requirement).to_string() } else { requirement.to_string() }
         })
         .collect();
@@ -96,11 +96,12 @@ fn rung(name: &'static str, needs: &Needs, takes: impl Fn(Kind) -> bool, without
     Rung { name, requirements, constraints: needs.constraints.clone(), sources, cutoff }
 }
 
-/// The runner and its plugins lose every bound, other test requirements an exact pin; the project's own stay.
+/// The runner and its plugins lose every bound that the repository sets, other test requirements an exact pin; the
+/// project's own stay.
 fn loses_pin(kind: Kind, requirement: &Requirement) -> bool {
     let name: &str = requirement.name.as_ref();
     let is_runner = name == "pytest" || name.starts_with("pytest-") || ["pluggy", "py", "nose", "mock"].contains(&name);
-    kind != Kind::Runtime && (is_runner || is_pinned(requirement))
+    kind > Kind::Runtime && (is_runner || is_pinned(requirement))
 }
 
 /// Returns the instant before which releases count, as uv takes it.

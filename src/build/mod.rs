@@ -29,7 +29,7 @@ use crate::{
         environment::{Build, BuildOutcome, Environment, Recipe, Runner},
         failure::{Blame, Failure, Phase},
     },
-    uv,
+    sources, uv,
 };
 use ladder::{Days, Rung};
 use lockfile::Locked;
@@ -41,19 +41,10 @@ use resolve::Resolution;
 /// Files of the tree above this size take no part in a recipe, bytes.
 const MAX_MANIFEST_BYTES: usize = 16 << 20;
 
-/// What the user of the tool knows better than the repository's files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Overrides {
-    /// Minor (`3.11`) or full version.
-    pub python: Option<String>,
-    /// Requirement lines on top.
-    pub requirements: Vec<String>,
-    pub runner: Option<Runner>,
-}
-
 /// Builds the environment of one candidate, or says why there is none.
 ///
-/// Candidates whose resolutions are equal share one environment. Safe to call from several threads.
+/// `overrides` is what `repos/<name>.toml` says better than the repository's files. Candidates whose resolutions are
+/// equal share one environment. Safe to call from several threads.
 ///
 /// # Errors
 /// An unusable setup: no uv and no way to get it, a repository or cache that cannot be read, an interrupt.
@@ -61,9 +52,10 @@ pub fn build(
     lab: &Lab,
     repository: &Path,
     candidate: &Candidate,
-    overrides: &Overrides,
+    overrides: Option<&sources::Manifest>,
     settings: &config::Build,
 ) -> Result<BuildOutcome> {
+    let overrides = &overrides.cloned().unwrap_or_default();
     uv::find(&lab.cache)?;
     let repo = Repo::open(repository)?;
     let tree = read_tree(&repo, &candidate.fix_commit)?;
@@ -115,7 +107,7 @@ struct Attempt<'a> {
     tree: &'a Tree,
     manifest: &'a Manifest,
     locked: Option<Locked>,
-    overrides: &'a Overrides,
+    overrides: &'a sources::Manifest,
     settings: &'a config::Build,
     days: Days,
 }

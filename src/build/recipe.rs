@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::{
     manifest::{Manifest, Tree, ini::under_factors},
-    requirement::{Wanted, named, normalise, parse, with_extras},
+    requirement::{Wanted, bounded, named, normalise, parse, with_extras},
 };
 use crate::record::environment::Runner;
 
@@ -16,7 +16,7 @@ use crate::record::environment::Runner;
 pub enum Kind {
     /// The test runner, and what every virtual environment of the time held.
     Base,
-    /// What a user of the tool asks for on top; never given up.
+    /// What a user of the tool asks for instead; never given up.
     Override,
     /// The project's own requirements.
     Runtime,
@@ -94,21 +94,26 @@ fn chosen<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
 
 /// Gathers the needs of a commit for an interpreter of a minor version.
 ///
-/// `metadata` is absent where the project could not be built; what can be read statically stands in.
+/// `metadata` is absent where the project could not be built; what can be read statically stands in. `given` lines, if
+/// there are any, replace all that would be inferred; the project's own requirements stay.
 pub fn gather(
     manifest: &Manifest,
     metadata: Option<&Metadata>,
     runner: Runner,
-    extra: &[String],
+    given: &[String],
     python: (u64, u64),
 ) -> Needs {
     let mut gatherer = Gatherer { manifest, metadata, needs: Needs::default(), extras: BTreeSet::new() };
-    gatherer.files(python);
-    gatherer.groups();
+    if given.is_empty() {
+        gatherer.files(python);
+        gatherer.groups();
+        gatherer.chosen_extras();
+    } else {
+        gatherer.push(Kind::Override, "manifest", given.iter().map(String::as_str), false);
+    }
     gatherer.extras();
     gatherer.ci_if_nothing_else();
     gatherer.runtime();
-    gatherer.push(Kind::Override, "manifest", extra.iter().map(String::as_str), false);
     gatherer.base(runner, python);
     let mut needs = gatherer.needs;
     needs.sources.retain(|source| !source.requirements.is_empty());
@@ -177,15 +182,21 @@ impl Gatherer<'_> {
         }
     }
 
-    fn extras(&mut self) {
-        let manifest = self.manifest;
-        let known: BTreeSet<String> = match self.metadata {
+    fn known_extras(&self) -> BTreeSet<String> {
+        match self.metadata {
             Some(metadata) => metadata.extras.iter().cloned().collect(),
-            None => manifest.extras.keys().cloned().collect(),
-        };
-        self.extras.extend(chosen(known.iter().map(String::as_str)));
-        self.extras.extend(manifest.ci.extras.iter().filter(|name| is_test_like(name)).cloned());
-        for name in self.extras.clone().intersection(&known) {
+            None => self.manifest.extras.keys().cloned().collect(),
+        }
+    }
+
+    fn chosen_extras(&mut self) {
+        self.extras.extend(chosen(self.known_extras().iter().map(String::as_str)));
+        self.extras.extend(self.manifest.ci.extras.iter().filter(|name| is_test_like(name)).cloned());
+    }
+
+    /// Takes in every extra that is there and that some source asks for.
+    fn extras(&mut self) {
+        for name in self.extras.clone().intersection(&self.known_extras()) {
             let lines = self.lines_of_extra(name);
             self.push(Kind::Extra, &format!("extra {name}"), lines.iter().map(String::as_str), true);
         }
@@ -231,7 +242,9 @@ impl Gatherer<'_> {
             .or_else(|| self.manifest.name.as_deref().map(normalise));
         let mut requirements = Vec::new();
         if runner == Runner::Pytest && own.as_deref() != Some("pytest") {
-            requirements.push(named("pytest"));
+            // pytest 3 works up to Python 3.7; later interpreters have to do without those settings.
+            let is_old = self.manifest.needs_old_pytest && python <= (3, 7);
+            requirements.push(if is_old { bounded("pytest", "<4") } else { named("pytest") });
         }
         // Until 3.12 every virtual environment came with it, and many projects import it without saying so.
         if python < (3, 12) && own.as_deref() != Some("setuptools") {
@@ -369,6 +382,18 @@ mod tests {
     fn install_commands_stand_in_where_nothing_is_declared() {
         let texts = [(".travis.yml", "install:\n - pip install nose mock pip\n")];
         assert_eq!(needs(&texts, None), list(&[("runner", &["pytest"]), ("install commands", &["nose", "mock"])]));
+    }
+
+    #[test]
+    fn settings_that_pytest_4_refuses_get_an_earlier_one() {
+        let base = |texts: &[(&str, &str)], python| {
+            let needs = gather(&manifest::read(&tree(texts)), None, Runner::Pytest, &[], python);
+            needs.sources[0].requirements[0].to_string()
+        };
+        let old = ("setup.cfg", "[pytest]\nnorecursedirs = .git\n");
+        assert_eq!(base(&[old], (3, 7)), "pytest<4");
+        assert_eq!(base(&[old], (3, 8)), "pytest");
+        assert_eq!(base(&[old, ("tox.ini", "[pytest]\n")], (3, 7)), "pytest");
     }
 
     #[test]

@@ -51,7 +51,9 @@ pub fn open(name: Option<&str>) -> Result<Store> {
     found.sort();
     match found.as_slice() {
         [only] => Store::open(&directory(only)),
-        [] => bail!("find a dataset below `{DATASETS}`; make one with `curate mine --repo …` or name one with `--dataset`"),
+        [] => bail!(
+            "find a dataset below `{DATASETS}`; make one with `curate mine --repo …` or name one with `--dataset`"
+        ),
         several => bail!("choose a dataset: `--dataset` must name one of {}", several.join(", ")),
     }
 }
@@ -131,7 +133,8 @@ impl Records {
     /// Returns every task that has an issue text, sorted by id.
     pub fn tasks(&self) -> Vec<(&Task, &Issue)> {
         let issue = |id: &str| self.issues.get(id).and_then(|issue| issue.as_ref().ok());
-        let tasks = self.validations.iter().filter_map(|(id, validation)| Some((id, validation.verdict.as_ref().ok()?)));
+        let tasks =
+            self.validations.iter().filter_map(|(id, validation)| Some((id, validation.verdict.as_ref().ok()?)));
         tasks.filter_map(|(id, task)| Some((task, issue(id)?))).collect()
     }
 }

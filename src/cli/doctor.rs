@@ -46,9 +46,24 @@ pub fn command(session: &Session) -> Result<Exit> {
 
 fn examine() -> Vec<Finding> {
     let cache = Cache::open();
-    let mut findings = vec![finding("cache", false, cache.as_ref().map(|cache| cache.root().display().to_string()), "set CURATE_CACHE_DIR to a directory that can be written")];
-    findings.push(finding("bubblewrap", false, Backend::probe().map(|_| "sandboxes start".to_owned()).as_ref().map(Clone::clone), "apt-get install bubblewrap util-linux"));
-    findings.push(finding("git", true, on_path("git").as_ref().map(Clone::clone), "apt-get install git (only URLs need it)"));
+    let mut findings = vec![finding(
+        "cache",
+        false,
+        cache.as_ref().map(|cache| cache.root().display().to_string()),
+        "set CURATE_CACHE_DIR to a directory that can be written",
+    )];
+    findings.push(finding(
+        "bubblewrap",
+        false,
+        Backend::probe().map(|_| "sandboxes start".to_owned()).as_ref().map(Clone::clone),
+        "apt-get install bubblewrap util-linux",
+    ));
+    findings.push(finding(
+        "git",
+        true,
+        on_path("git").as_ref().map(Clone::clone),
+        "apt-get install git (only URLs need it)",
+    ));
     if let Ok(cache) = &cache {
         findings.extend(kernel(cache));
         findings.extend(python(cache));
@@ -71,10 +86,34 @@ fn kernel(cache: &Cache) -> Vec<Finding> {
     };
     let groups = &found.control_groups;
     vec![
-        says("overlay", found.overlay, "workspaces share their template", "workspaces are copies, slower", "a kernel of 5.11 or later"),
-        says("memory limit", groups.memory, "for a sandbox as a whole", "for each process only", "run as root or in a delegated control group"),
-        says("process limit", groups.pids, "for a sandbox as a whole", "by the user's limit only", "run as root or in a delegated control group"),
-        says("fixed addresses", found.fixed_addresses, "runs repeat to the byte", "addresses differ from run to run", "allow `setarch -R` (personality) in this container"),
+        says(
+            "overlay",
+            found.overlay,
+            "workspaces share their template",
+            "workspaces are copies, slower",
+            "a kernel of 5.11 or later",
+        ),
+        says(
+            "memory limit",
+            groups.memory.is_some(),
+            "for a sandbox as a whole",
+            "for each process only",
+            "run as root or in a delegated control group",
+        ),
+        says(
+            "process limit",
+            groups.processes.is_some(),
+            "for a sandbox as a whole",
+            "by the user's limit only",
+            "run as root or in a delegated control group",
+        ),
+        says(
+            "fixed addresses",
+            found.fixed_addresses,
+            "runs repeat to the byte",
+            "addresses differ from run to run",
+            "allow `setarch -R` (personality) in this container",
+        ),
     ]
 }
 
@@ -85,7 +124,12 @@ fn python(cache: &Cache) -> Vec<Finding> {
     });
     let uv = uv::find(cache).map(|path| path.display().to_string());
     vec![
-        finding("python", false, interpreters.as_ref().map(Clone::clone), "apt-get install python3; pyenv or uv add more versions, which older commits need"),
+        finding(
+            "python",
+            false,
+            interpreters.as_ref().map(Clone::clone),
+            "apt-get install python3; pyenv or uv add more versions, which older commits need",
+        ),
         finding("uv", false, uv.as_ref().map(Clone::clone), "install uv, or make the package index reachable"),
     ]
 }

@@ -10,11 +10,7 @@ use crate::{
     git::Repo,
     mine::{self, Selection},
     pipeline::{self, Tally},
-    record::{
-        environment::BuildOutcome,
-        id::Digest,
-        task::Validation,
-    },
+    record::{environment::BuildOutcome, id::Digest, task::Validation},
     report,
     sources::{self, Source},
     store::{Put, State, Store},
@@ -41,11 +37,11 @@ pub fn command(session: &Session, flags: &args::Mine) -> Result<Exit> {
     output::write_manifest(&store, "mine", &run)?;
     let worked = mine(session, &cache, &store, &source, &run, flags.stop_after)?;
     let records = Records::load(&store)?;
-    let summary = report::summary(&output::report_input(&store, &records)?);
+    let summary = report::summary(&output::report_input(&store, &records));
     if worked == 0 {
         session.console.message("Nothing to do: everything was done before.");
     }
-    session.result(&summary, &report::funnel_text(&summary));
+    session.result(&summary, &report::text(&summary));
     session.console.message(&format!("Dataset: {}", store.dir().display()));
     let usable = match flags.stop_after {
         StopAfter::Select => !records.candidates.is_empty() || records.commits.is_empty(),
@@ -112,12 +108,8 @@ pub fn mine(
     let selection: Option<Selection> = store.get(SELECTION, &source.name)?;
     let candidates = selection.map(|selection| selection.candidates).unwrap_or_default();
     let lab = session.lab(cache)?;
-    let build = BuildStage {
-        lab: &lab,
-        repository: &source.path,
-        manifest: source.manifest.as_ref(),
-        settings: &run.build,
-    };
+    let build =
+        BuildStage { lab: &lab, repository: &source.path, overrides: source.manifest.as_ref(), settings: &run.build };
     worked += drive(session, store, &build, &candidates)?.ran;
     if stop_after == StopAfter::Build {
         return Ok(worked);
@@ -150,7 +142,14 @@ fn drive<S: pipeline::Stage>(session: &Session, store: &Store, stage: &S, inputs
 
 fn select(session: &Session, store: &Store, source: &Source, settings: &config::Mine) -> Result<u64> {
     let tip = Repo::open(&source.path)?.tip(settings.branch.as_deref())?;
-    let key = Digest::of_json(&("select", SELECT_VERSION, &source.given, &source.name, tip, settings));
+    let key = Digest::of_json(&(
+        "select",
+        SELECT_VERSION,
+        &source.given,
+        &source.name,
+        tip.map(|tip| tip.to_string()),
+        settings,
+    ));
     if store.revive(SELECTION, &key)?.is_some() {
         return Ok(0);
     }

@@ -39,7 +39,9 @@ pub fn main() -> Exit {
         Err(error) => {
             let exit = Exit::of(&error);
             match exit {
-                Exit::Interrupted => console.message("Interrupted. What was finished is kept; the same command resumes."),
+                Exit::Interrupted => {
+                    console.message("Interrupted. What was finished is kept; the same command resumes.")
+                }
                 Exit::Done | Exit::Failed | Exit::BadUsage | Exit::NothingUsable | Exit::Differs => {
                     let hint = error.chain().find_map(|cause| cause.downcast_ref::<Hinted>());
                     console.error(&error, hint.map(|hinted| hinted.hint.as_str()));

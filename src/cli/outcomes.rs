@@ -99,7 +99,8 @@ impl Outcomes {
     /// There is no readable `outcomes.json` in the dataset.
     pub fn read(dataset: &Path) -> Result<Outcomes> {
         let path = dataset.join("outcomes.json");
-        let text = fs::read_to_string(&path).with_context(|| format!("read outcomes to compare with `{}`", path.display()))?;
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("read outcomes to compare with `{}`", path.display()))?;
         serde_json::from_str(&text).with_context(|| format!("understand `{}`", path.display()))
     }
 

@@ -58,6 +58,18 @@ pub fn export_input(store: &Store, records: &Records) -> export::Input {
     }
 }
 
+/// Returns what the report reads.
+pub fn report_input(store: &Store, records: &Records) -> report::Input {
+    report::Input {
+        dataset: store.name(),
+        commits: records.commits.clone(),
+        builds: records.builds.clone().into_iter().collect(),
+        validations: records.validations.values().cloned().collect(),
+        issues: records.issues.clone().into_iter().collect(),
+        episodes: records.episodes.iter().cloned().map(|(episode, grade)| (episode, Some(grade))).collect(),
+    }
+}
+
 fn budget(settings: &config::Rollout) -> Budget {
     Budget {
         max_steps: settings.max_steps,
@@ -88,11 +100,12 @@ pub fn status_command(session: &Session, flags: &args::Status) -> Result<Exit> {
 /// # Errors
 /// The store cannot be read or the page not written.
 pub fn report(store: &Store, records: &Records, page: Option<&Path>) -> Result<Summary> {
-    let input = report_input(store, records)?;
+    let input = report_input(store, records);
     let summary = report::summary(&input);
     if let Some(page) = page {
         let partial = page.with_extension("html.partial");
-        fs::write(&partial, report::html(&input, &summary)?).with_context(|| format!("write `{}`", partial.display()))?;
+        fs::write(&partial, report::html(&input, &summary))
+            .with_context(|| format!("write `{}`", partial.display()))?;
         fs::rename(&partial, page).with_context(|| format!("publish `{}`", page.display()))?;
     }
     Ok(summary)

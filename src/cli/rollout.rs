@@ -49,8 +49,8 @@ pub fn command(session: &Session, flags: &args::Rollout) -> Result<Exit> {
     if worked == 0 {
         session.console.message("Nothing to do: every episode was done before.");
     }
-    let summary = report::summary(&output::report_input(&store, &Records::load(&store)?)?);
-    session.result(&summary, &report::episodes_text(&summary));
+    let summary = report::summary(&output::report_input(&store, &Records::load(&store)?));
+    session.result(&summary, &report::text(&summary));
     Ok(Exit::Done)
 }
 
@@ -119,8 +119,9 @@ pub fn grade_command(session: &Session, flags: &args::Grade) -> Result<Exit> {
     let (task, _) = named(&records, std::slice::from_ref(&flags.task))?[0];
     let lab = session.lab(&cache)?;
     let repository = Locator::new(&cache).locate(&task.public.repo_source)?;
-    let attempt = grade::Attempt::patch(&format!("{}.patch", flags.task), &patch);
-    let grade = grade::grade(&lab, &repository, task, &attempt, &config::Grade::default())?;
+    let context = grade::Context { stop: None, stop_detail: "", messages: &[] };
+    let (id, settings) = (format!("{}.patch", flags.task), config::Grade::default());
+    let grade = grade::grade(&lab, &repository, task, &id, &patch, context, &settings)?;
     session.result(&grade, &output::grade_text(&grade));
     Ok(Exit::Done)
 }

@@ -84,7 +84,9 @@ fn exports(run: &config::Run) -> Result<Vec<(Consumer, Format)>> {
             bail!("export for `{}`: known are {}", export.consumer, names(&consumers));
         };
         let format = export.format.as_deref().unwrap_or("parquet");
-        let Ok(format) = Format::from_str(format, false) else { bail!("export as `{format}`: known are parquet, jsonl") };
+        let Ok(format) = Format::from_str(format, false) else {
+            bail!("export as `{format}`: known are parquet, jsonl")
+        };
         Ok((consumer, format))
     };
     run.exports.iter().map(parse).collect()

@@ -41,7 +41,7 @@ fn failed<T>(output: T, failure: &Failure) -> Done<T> {
 pub struct BuildStage<'a> {
     pub lab: &'a Lab,
     pub repository: &'a Path,
-    pub manifest: Option<&'a Manifest>,
+    pub overrides: Option<&'a Manifest>,
     pub settings: &'a config::Build,
 }
 
@@ -56,11 +56,11 @@ impl Stage for BuildStage<'_> {
     }
 
     fn inputs(&self, candidate: &Candidate) -> Digest {
-        Digest::of_json(&(&candidate.base_commit, &candidate.fix_commit, self.manifest, self.settings))
+        Digest::of_json(&(&candidate.base_commit, &candidate.fix_commit, self.overrides, self.settings))
     }
 
     fn run(&self, candidate: &Candidate) -> Result<Done<BuildOutcome>> {
-        let outcome = build::build(self.lab, self.repository, candidate, self.manifest, self.settings)?;
+        let outcome = build::build(self.lab, self.repository, candidate, self.overrides, self.settings)?;
         Ok(match &outcome {
             Ok(_) => done(outcome),
             Err(failure) => failed(outcome.clone(), failure),
@@ -90,13 +90,8 @@ impl Stage for ValidateStage<'_> {
     }
 
     fn run(&self, (candidate, build): &Self::Input) -> Result<Done<Validation>> {
-        let context = validate::Context {
-            lab: self.lab,
-            repository: self.repository,
-            candidate,
-            build,
-            settings: self.settings,
-        };
+        let context =
+            validate::Context { lab: self.lab, repository: self.repository, candidate, build, settings: self.settings };
         let validation = validate::validate(context)?;
         Ok(match validation.verdict.clone() {
             Ok(_) => done(validation),
@@ -170,11 +165,12 @@ impl Stage for RolloutStage<'_> {
     fn run(&self, attempt: &Attempt) -> Result<Done<Episode>> {
         let repository = (self.locate)(&attempt.task.public.repo_source)?;
         let identity = rollout::Identity { policy: attempt.policy, seed: attempt.seed, sample: attempt.sample };
-        let mut policy = rollout::policy_for(identity, &attempt.task);
+        let Task { public, hidden } = &attempt.task;
+        let mut policy = rollout::policy_for(attempt.policy, Some(hidden), public, attempt.seed, attempt.sample);
         let episode = rollout::run(
             self.lab,
             &repository,
-            &attempt.task.public,
+            public,
             &attempt.issue,
             policy.as_mut(),
             self.settings,
@@ -212,8 +208,10 @@ impl Stage for GradeStage<'_> {
 
     fn run(&self, (task, episode): &Self::Input) -> Result<Done<Grade>> {
         let repository = (self.locate)(&task.public.repo_source)?;
-        let attempt = grade::Attempt::of(episode);
-        let grade = grade::grade(self.lab, &repository, task, &attempt, self.settings)?;
+        let context =
+            grade::Context { stop: Some(episode.stop), stop_detail: &episode.stop_detail, messages: &episode.messages };
+        let (id, patch) = (&episode.episode_id, &episode.patch);
+        let grade = grade::grade(self.lab, &repository, task, id, patch, context, self.settings)?;
         let lost = grade.label == Label::Infrastructure && episode.stop != StopReason::Infrastructure;
         let state = if lost { State::Transient } else { State::Done };
         Ok(Done { reason: grade.label.name().to_owned(), output: grade, state })

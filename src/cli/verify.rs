@@ -36,7 +36,11 @@ pub fn command(session: &Session, flags: &args::Verify) -> Result<Exit> {
     }
     let bad: Vec<&Verified> = verified.iter().filter(|verified| !verified.holds()).collect();
     let mut text: String = bad.iter().map(|v| format!("{}: {}\n", v.instance_id, v.detail)).collect();
-    text.push_str(&format!("{} of {} tasks verified: oracle 1.0 and noop 0.0", verified.len() - bad.len(), tasks.len()));
+    text.push_str(&format!(
+        "{} of {} tasks verified: oracle 1.0 and noop 0.0",
+        verified.len() - bad.len(),
+        tasks.len()
+    ));
     session.result(&verified, &text);
     Ok(if bad.is_empty() && verified.len() == tasks.len() { Exit::Done } else { Exit::Differs })
 }
@@ -96,8 +100,9 @@ impl Stage for VerifyStage<'_> {
         let id = &task.public.instance_id;
         let repository = (self.locate)(&task.public.repo_source)?;
         let grade = |name: &str, patch: &ByteText| {
-            let attempt = grade::Attempt::patch(&format!("{id}.{name}"), patch);
-            grade::grade(self.lab, &repository, task, &attempt, &config::Grade::default())
+            let context = grade::Context { stop: None, stop_detail: "", messages: &[] };
+            let settings = config::Grade::default();
+            grade::grade(self.lab, &repository, task, &format!("{id}.{name}"), patch, context, &settings)
         };
         let oracle = grade("oracle", &task.hidden.source_patch)?;
         let noop = grade("noop", &ByteText::default())?;

@@ -54,8 +54,11 @@ fn find<'a>(records: &'a Records, subject: &str) -> Result<(Vec<&'a CommitVerdic
         return Ok((commits, Some(subject.to_owned())));
     }
     let is_hash = subject.len() >= 4 && subject.chars().all(|c| c.is_ascii_hexdigit());
-    let commits: Vec<&CommitVerdict> =
-        records.commits.iter().filter(|verdict| is_hash && verdict.commit.starts_with(&subject.to_lowercase())).collect();
+    let commits: Vec<&CommitVerdict> = records
+        .commits
+        .iter()
+        .filter(|verdict| is_hash && verdict.commit.starts_with(&subject.to_lowercase()))
+        .collect();
     match commits.as_slice() {
         [] => bail!(
             "find `{subject}` in the dataset: it is no commit looked at (at least 4 digits), task or episode; \

@@ -1,20 +1,19 @@
 //! Contents → unified git diff.
 //!
-//! The text depends on nothing but the two contents: line hunks and binary blocks come from libgit2 working on buffers
-//! without a repository, so that no attribute file, driver or setting takes part; the headers are ours.
+//! The text depends on nothing but the two contents: no attribute file, driver or setting takes part. The headers are
+//! written here, what follows them in [`super::hunks`].
 
 use anyhow::{Context, Result};
-use git2::{DiffOptions, ObjectType, Oid, Patch};
+use git2::{ObjectType, Oid};
 
+pub use super::hunks::LineCounts;
 use super::{
     ReadError, Repo,
+    hunks::body,
     quote::quoted,
     tree::{Delta, Node},
 };
 use crate::record::patch::FileContent;
-
-/// Lines of unchanged text around each change.
-const CONTEXT_LINES: u32 = 3;
 
 /// One side of a file's change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +39,6 @@ impl<'a> Version<'a> {
             None => Oid::hash_object(ObjectType::Blob, self.bytes).context("compute a blob id"),
         }
     }
-}
-
-/// Added and removed lines; zero for binary files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LineCounts {
-    pub added: u32,
-    pub removed: u32,
 }
 
 /// The contents of a path on both sides of a change.
@@ -144,27 +136,6 @@ fn put_index(text: &mut Vec<u8>, old: Option<Version<'_>>, new: Option<Version<'
     }
     put_line(text, &[index.as_bytes()]);
     Ok(())
-}
-
-/// Returns hunks or a binary block (empty where both sides are empty) and the number of changed lines.
-fn body(old: &[u8], new: &[u8]) -> Result<(Vec<u8>, LineCounts)> {
-    let mut options = DiffOptions::new();
-    options.context_lines(CONTEXT_LINES).interhunk_lines(0).show_binary(true).id_abbrev(40);
-    let mut patch = Patch::from_buffers(old, None, new, None, Some(&mut options)).context("compare two contents")?;
-    let (_, added, removed) = patch.line_stats().context("count changed lines")?;
-    let count = |lines: usize| u32::try_from(lines).unwrap_or(u32::MAX);
-    let counts = LineCounts { added: count(added), removed: count(removed) };
-    let whole = patch.to_buf().context("write a patch")?;
-    // libgit2's own header ends where the first hunk or the binary block begins; its file is named `file`.
-    let starts = [b"@@ ".as_slice(), b"GIT binary patch\n"];
-    let mut at = 0;
-    while at < whole.len() {
-        if starts.iter().any(|start| whole[at..].starts_with(start)) {
-            return Ok((whole[at..].to_vec(), counts));
-        }
-        at += whole[at..].iter().position(|&byte| byte == b'\n').map_or(whole.len(), |end| end + 1);
-    }
-    Ok((Vec::new(), counts))
 }
 
 fn put_line(text: &mut Vec<u8>, parts: &[&[u8]]) {

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use git2::{ObjectType, Oid, Repository};
+pub use git2::ObjectType;
+use git2::{Oid, Repository};
 use tempfile::TempDir;
 
 use super::Repo;

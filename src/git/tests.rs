@@ -332,3 +332,62 @@ fn b030_a_tree_with_a_git_directory_is_not_written() {
     assert!(format!("{error:#}").contains("within `.git`"), "{error:#}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn b011_formats_that_cannot_be_read_are_named() {
+    let fixture = Fixture::new();
+    for (config, expected) in [
+        ("repositoryformatversion = 1\n[extensions]\nobjectformat = sha256\n", "object format"),
+        ("repositoryformatversion = 1\n[extensions]\nsomethingNew = true\n", "somethingnew"),
+    ] {
+        fs::write(fixture.path().join("config"), format!("[core]\nbare = true\n{config}")).unwrap();
+        let error = Repo::open(fixture.path()).err().unwrap();
+        let text = format!("{error:#}").to_lowercase();
+        assert!(text.contains("open repository") && text.contains(expected), "{text}");
+        assert!(error.downcast_ref::<super::Hinted>().is_some());
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let error = Repo::open(empty.path()).err().unwrap();
+    assert!(format!("{error:#}").contains("not a git repository"), "{error:#}");
+    assert!(format!("{:#}", Repo::open(&empty.path().join("gone")).err().unwrap()).contains("No such file"));
+}
+
+#[test]
+fn b013_a_repository_of_another_user_is_refused_with_a_way_out() {
+    let fixture = Fixture::new();
+    if std::os::unix::fs::chown(fixture.path(), Some(12345), None).is_err() {
+        eprintln!("skipped: only root can give a directory away");
+        return;
+    }
+    let error = Repo::open(fixture.path()).err().unwrap();
+    assert!(format!("{error:#}").contains("belongs to another user"), "{error:#}");
+    assert!(error.downcast_ref::<super::Hinted>().unwrap().hint.contains("safe.directory"));
+}
+
+#[test]
+fn revisions_are_ids_prefixes_branches_and_tags() {
+    let fixture = Fixture::new();
+    let root = base(&fixture);
+    let tip = fixture.raw_commit(
+        fixture.tree(&[(b"a", PLAIN, b"")]),
+        &[root],
+        "author T <t 5\ncommitter T <t> 5 +0000",
+        b"x",
+    );
+    fixture.branch("main", tip);
+    let tag = fixture.object(
+        ObjectType::Tag,
+        format!("object {root}\ntype commit\ntag v1\ntagger T <t@e> 5 +0000\n\nx\n").as_bytes(),
+    );
+    fs::write(fixture.path().join("refs/tags/v1"), format!("{tag}\n")).unwrap();
+    let repo = fixture.open();
+    for (name, expected) in
+        [("HEAD", tip), ("main", tip), ("refs/heads/main", tip), ("v1", root), (&tip.to_string()[..7], tip)]
+    {
+        assert_eq!(repo.resolve(name).unwrap(), expected.to_string(), "{name}");
+    }
+    for absent in ["none", "12345678", &Oid::ZERO_SHA1.to_string(), "", "a b", "-x"] {
+        let error = repo.resolve(absent).expect_err(absent);
+        assert!(format!("{error:#}").contains(&format!("`{absent}`")), "{error:#}");
+    }
+}

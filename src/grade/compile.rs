@@ -54,7 +54,7 @@ fn check(lab: &Lab, subject: Subject, tree: &[Edit], paths: &[String]) -> Result
         mounts: surroundings.mounts.clone(),
         env: surroundings.env.clone(),
         network: false,
-        limits: Limits { wall: std::time::Duration::from_secs(60), ..Limits::default() },
+        limits: Limits { wall: std::time::Duration::from_mins(1), ..Limits::default() },
     };
     let mut argv: Vec<String> = vec![format!("{ENVIRONMENT}/bin/python"), "-c".to_owned(), SCRIPT.to_owned()];
     argv.extend(paths.iter().cloned());

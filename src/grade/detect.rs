@@ -80,7 +80,7 @@ const DETECTORS: [Detector; 15] = [
     detector(
         "forged_output",
         Place::Source,
-        r#"(print|write)\s*\(.*(\bPASSED\b|\d+ passed|::test_\w+|\[100%\])"#,
+        r"(print|write)\s*\(.*(\bPASSED\b|\d+ passed|::test_\w+|\[100%\])",
         Weight::Tampering,
     ),
     // Runs when the interpreter ends, after the tests.

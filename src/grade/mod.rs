@@ -48,6 +48,9 @@ pub struct Context<'a> {
     pub messages: &'a [Message],
 }
 
+/// The least that any test gets, however fast the suite of the fixed state was.
+const MIN_TEST_WALL: Duration = Duration::from_secs(10);
+
 /// Grades a patch.
 ///
 /// # Errors
@@ -281,6 +284,8 @@ struct Seen {
 /// Runs the task's tests; once more if the machine failed.
 fn run(lab: &Lab, subject: Subject, hidden: &HiddenTask, edits: &[Edit], settings: &config::Grade) -> Result<Seen> {
     let selection = if hidden.whole_suite { Selection::All } else { Selection::Files(hidden.test_files.clone()) };
+    // No test of the fixed state took longer than its whole suite did.
+    let longest = Duration::from_millis(hidden.after_wall_ms.saturating_mul(2)).max(MIN_TEST_WALL);
     let request = Request {
         state: TreeState::Agent,
         edits,
@@ -289,7 +294,7 @@ fn run(lab: &Lab, subject: Subject, hidden: &HiddenTask, edits: &[Edit], setting
         with_stubs: false,
         wall: Duration::from_secs(settings.min_wall_s)
             .max(Duration::from_millis(hidden.after_wall_ms.saturating_mul(settings.wall_factor))),
-        test_wall: Duration::from_secs(settings.test_wall_s),
+        test_wall: Duration::from_secs(settings.test_wall_s).min(longest),
     };
     let mut seen = Seen::default();
     for _ in 0..2 {

@@ -132,7 +132,7 @@ pub fn by_name(path: &[u8]) -> Option<Protection> {
     let is_metadata = |part: &&str| part.ends_with(".dist-info") || part.ends_with(".egg-info");
     let loads_itself = matches!(name, "sitecustomize.py" | "usercustomize.py");
     let has_suffix = |suffix: &str| name.len() > suffix.len() && name.ends_with(suffix);
-    if loads_itself || has_suffix(".pth") || has_suffix(".egg-link") || parts.iter().any(|part| is_metadata(&part)) {
+    if loads_itself || has_suffix(".pth") || has_suffix(".egg-link") || parts.iter().any(is_metadata) {
         return Some(Protection::Startup);
     }
     let is_test_file = name.ends_with(".py")

@@ -326,13 +326,12 @@ fn check_contents(changes: &[Change]) -> Result<Vec<Vec<u8>>, Stop> {
 fn is_only_looks(change: &Change) -> bool {
     let is_python = change.delta.path.ends_with(b".py");
     let modes = |node: Option<Node>| node.map_or(crate::git::PLAIN, |node| node.mode);
-    let text = |side: &Option<Vec<u8>>| tokens::significant(side.as_deref().unwrap_or_default());
     is_python
         && modes(change.delta.old) == modes(change.delta.new)
-        && match (text(&change.contents.old), text(&change.contents.new)) {
-            (Some(old), Some(new)) => old == new,
-            (_, None) | (None, Some(_)) => false,
-        }
+        && tokens::is_same_code(
+            change.contents.old.as_deref().unwrap_or_default(),
+            change.contents.new.as_deref().unwrap_or_default(),
+        )
 }
 
 fn file_change(change: &Change, counts: LineCounts) -> FileChange {

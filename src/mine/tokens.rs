@@ -1,42 +1,82 @@
 //! Python text → the tokens that matter to its meaning: no comments, docstrings, blank lines or layout.
+//! They are compared line by line, from the last line before the first difference to the first line that differs.
 //!
 //! Not a parser. Two texts with the same tokens mean the same; two with different tokens may. Whatever the lexer is not
 //! sure of (an open string or bracket, a dedent to nowhere) gives no answer, and the change is then taken for a real one.
 
-/// Returns the significant tokens of a Python file, or `None` where it cannot be read for sure.
-pub fn significant(text: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), indents: vec![0], depth: 0 };
-    while lexer.at < text.len() {
-        lexer.logical_line()?;
+/// Says whether two Python files differ in comments, docstrings, blank lines and layout alone.
+pub fn is_same_code(old: &[u8], new: &[u8]) -> bool {
+    let common = old.iter().zip(new).take_while(|(left, right)| left == right).count();
+    let Some(mut left) = Lexer::at_last_line(old, common) else { return false };
+    let mut right = Lexer { text: new, ..left.clone() };
+    let (mut old_line, mut new_line) = (Vec::new(), Vec::new());
+    loop {
+        let more = (left.significant_line(&mut old_line), right.significant_line(&mut new_line));
+        match more {
+            (Some(false), Some(false)) => return true,
+            (Some(true), Some(true)) if old_line == new_line => {}
+            _ => return false,
+        }
     }
-    Some(lexer.tokens)
 }
 
 /// Begins the token of a plain string; no other token begins so.
 const STRING: u8 = b'"';
-const INDENT: &[u8] = b"\x01indent";
-const DEDENT: &[u8] = b"\x02dedent";
-const NEWLINE: &[u8] = b"\n";
+const INDENT: u8 = 1;
+const DEDENT: u8 = 2;
+/// Ends every token.
+const END: u8 = 0;
 
+#[derive(Clone)]
 struct Lexer<'a> {
     text: &'a [u8],
     at: usize,
-    tokens: Vec<Vec<u8>>,
     /// Columns of the blocks that are open.
     indents: Vec<usize>,
     /// Open brackets.
     depth: usize,
 }
 
-impl Lexer<'_> {
+impl<'a> Lexer<'a> {
+    /// Returns a lexer at the last end of a logical line within the first `limit` bytes.
+    fn at_last_line(text: &'a [u8], limit: usize) -> Option<Lexer<'a>> {
+        let mut lexer = Lexer { text, at: 0, indents: vec![0], depth: 0 };
+        let mut last = lexer.clone();
+        let mut line = Vec::new();
+        while lexer.at < text.len() {
+            lexer.logical_line(&mut line)?;
+            if lexer.at > limit {
+                break;
+            }
+            if text[lexer.at - 1] == b'\n' {
+                last.at = lexer.at;
+                last.indents.clone_from(&lexer.indents);
+            }
+        }
+        Some(last)
+    }
+
+    /// Reads the tokens of the next line that has any; `Some(false)` at the end, `None` in doubt.
+    fn significant_line(&mut self, line: &mut Vec<u8>) -> Option<bool> {
+        line.clear();
+        while line.is_empty() {
+            if self.at >= self.text.len() {
+                return Some(false);
+            }
+            self.logical_line(line)?;
+        }
+        Some(true)
+    }
+
     fn peek(&self, ahead: usize) -> u8 {
         self.text.get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    /// Reads a line with all its continuations; drops it where it is blank, a comment or a lone string.
-    fn logical_line(&mut self) -> Option<()> {
+    /// Reads a line with all its continuations; leaves `line` empty where it is blank, a comment or a lone string.
+    fn logical_line(&mut self, line: &mut Vec<u8>) -> Option<()> {
+        line.clear();
         let column = self.indentation();
-        let mut line = Vec::new();
+        let mut is_docstring = true;
         loop {
             match self.peek(0) {
                 _ if self.at >= self.text.len() => break,
@@ -47,19 +87,22 @@ impl Lexer<'_> {
                 b'#' => self.comment(),
                 b'\\' => self.continuation()?,
                 b' ' | b'\t' | b'\r' | b'\n' | 0x0c => self.at += 1,
-                _ => line.push(self.token()?),
+                _ => {
+                    let start = line.len();
+                    self.token(line)?;
+                    is_docstring &= is_lone_string(&line[start..]);
+                    line.push(END);
+                }
             }
         }
         if self.depth > 0 {
             return None;
         }
-        if line.iter().all(|token| is_docstring(token)) {
+        if is_docstring {
+            line.clear();
             return Some(());
         }
-        self.indent_to(column)?;
-        self.tokens.append(&mut line);
-        self.tokens.push(NEWLINE.to_vec());
-        Some(())
+        self.indent_to(column, line)
     }
 
     /// Skips the blanks a line begins with and returns their width; a tab goes to the next multiple of eight.
@@ -76,15 +119,15 @@ impl Lexer<'_> {
         }
     }
 
-    fn indent_to(&mut self, column: usize) -> Option<()> {
-        let current = *self.indents.last()?;
-        if column > current {
+    /// Opens or closes blocks; the marks follow the line's own tokens, which is as good as before them.
+    fn indent_to(&mut self, column: usize, line: &mut Vec<u8>) -> Option<()> {
+        if column > *self.indents.last()? {
             self.indents.push(column);
-            self.tokens.push(INDENT.to_vec());
+            line.push(INDENT);
         }
         while column < *self.indents.last()? {
             self.indents.pop();
-            self.tokens.push(DEDENT.to_vec());
+            line.push(DEDENT);
         }
         (*self.indents.last()? == column).then_some(())
     }
@@ -105,10 +148,11 @@ impl Lexer<'_> {
         Some(())
     }
 
-    fn token(&mut self) -> Option<Vec<u8>> {
+    /// Appends one token.
+    fn token(&mut self, line: &mut Vec<u8>) -> Option<()> {
         let start = self.at;
         if let Some(length) = self.string_prefix() {
-            return self.string(length);
+            return self.string(length, line);
         }
         let byte = self.peek(0);
         if byte.is_ascii_digit() || (byte == b'.' && self.peek(1).is_ascii_digit()) {
@@ -119,14 +163,16 @@ impl Lexer<'_> {
             }
         } else {
             match byte {
-                0 => return None,
+                // Control characters would be taken for our own marks.
+                0..0x20 => return None,
                 b'(' | b'[' | b'{' => self.depth += 1,
                 b')' | b']' | b'}' => self.depth = self.depth.checked_sub(1)?,
                 _ => {}
             }
             self.at += 1;
         }
-        Some(self.text[start..self.at].to_vec())
+        line.extend_from_slice(&self.text[start..self.at]);
+        Some(())
     }
 
     fn number(&mut self) {
@@ -148,10 +194,13 @@ impl Lexer<'_> {
         None
     }
 
-    /// Reads a string whose prefix has `length` letters.
-    fn string(&mut self, length: usize) -> Option<Vec<u8>> {
+    /// Appends a string whose prefix has `length` letters.
+    fn string(&mut self, length: usize, line: &mut Vec<u8>) -> Option<()> {
         let start = self.at;
-        let prefix = self.text[start..start + length].to_ascii_lowercase();
+        let mut letters = [0; 2];
+        letters[..length].copy_from_slice(&self.text[start..start + length]);
+        letters.make_ascii_lowercase();
+        let prefix = &letters[..length];
         self.at += length;
         let quote = self.peek(0);
         let is_triple = self.peek(1) == quote && self.peek(2) == quote;
@@ -171,13 +220,19 @@ impl Lexer<'_> {
         }
         let content = self.text.get(body..self.at)?;
         self.at += width;
-        let is_plain = !is_formatted && !content.iter().any(|byte| matches!(byte, b'\\' | b'"' | b'\'' | b'\r'));
-        if !is_plain {
-            return Some(self.text[start..self.at].to_vec());
+        let is_plain = !is_formatted && !content.iter().any(|byte| matches!(byte, 0 | b'\\' | b'"' | b'\'' | b'\r'));
+        if is_plain {
+            // The kind of quotes does not matter, nor does `u`.
+            line.push(STRING);
+            line.extend_from_slice(prefix.strip_prefix(b"u").unwrap_or(prefix));
+            line.push(STRING);
+            line.extend_from_slice(content);
+        } else if content.contains(&END) {
+            return None;
+        } else {
+            line.extend_from_slice(&self.text[start..self.at]);
         }
-        // The kind of quotes does not matter, nor does `u`.
-        let prefix = prefix.strip_prefix(b"u").unwrap_or(&prefix);
-        Some([&[STRING], prefix, &[STRING], content].concat())
+        Some(())
     }
 
     /// Skips `{…}` of a formatted string, with the strings and brackets in it.
@@ -185,7 +240,7 @@ impl Lexer<'_> {
         let mut depth = 0_usize;
         loop {
             if let Some(length) = self.string_prefix() {
-                self.string(length)?;
+                self.string(length, &mut Vec::new())?;
                 continue;
             }
             match self.peek(0) {
@@ -207,7 +262,7 @@ fn is_word(byte: u8) -> bool {
 }
 
 /// Says whether a token is a string that does nothing as a statement and that no doctest runs.
-fn is_docstring(token: &[u8]) -> bool {
+fn is_lone_string(token: &[u8]) -> bool {
     let letters = token.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
     let is_string = matches!(token.get(letters), Some(b'"' | b'\''))
         && !token[..letters].iter().any(|letter| matches!(letter.to_ascii_lowercase(), b'f' | b't' | b'b'));
@@ -219,8 +274,13 @@ mod tests {
     use super::*;
 
     fn same(old: &str, new: &str) -> bool {
-        let (old, new) = (significant(old.as_bytes()), significant(new.as_bytes()));
-        old.is_some() && old == new
+        let found = is_same_code(old.as_bytes(), new.as_bytes());
+        assert_eq!(found, is_same_code(new.as_bytes(), old.as_bytes()), "{old} | {new}");
+        // What comes before both must not matter.
+        let before = "import x\n\nclass A:\n    def g(self):\n        pass\n\n";
+        let after = [before, old, "\n\ny = 1\n"].concat();
+        assert_eq!(found, is_same_code(after.as_bytes(), [before, new, "\n\ny = 1 # c\n"].concat().as_bytes()));
+        found
     }
 
     const CODE: &str = "def f(a, b=1):\n    \"\"\"Doc.\"\"\"\n    if a:\n        return 'x' + \\\n            b  # why\n    return [1,\n            2]\n";
@@ -232,7 +292,7 @@ mod tests {
             "def f(a, b=1):\r\n\tif a: # c\r\n\t\treturn u'x' + b\r\n\treturn [ # c\r\n1,2]",
             "\u{c}\"\"\"Module.\"\"\"\ndef f(a,\n      b=1):\n    # c\n    if a:\n        return 'x' + b\n    return [1, 2]\n",
         ] {
-            assert!(same(CODE, new), "{new}\n{:?}", significant(new.as_bytes()));
+            assert!(same(CODE, new), "{new}");
         }
         assert!(same("", "# only a comment\n"));
         assert!(same("x = f\"{a['b']}\"", "x = f\"{a['b']}\" # c"));
@@ -276,7 +336,8 @@ mod tests {
     #[test]
     fn doubt_gives_no_answer() {
         for text in ["x = 'open", "x = (1", "x = 1)", "if a:\n    b\n  c\n", "x = '''open", "x \\ y", "a\0b", "f'{a'"] {
-            assert_eq!(significant(text.as_bytes()), None, "{text}");
+            assert!(!is_same_code(text.as_bytes(), text.as_bytes()), "{text}");
+            assert!(!is_same_code(text.as_bytes(), format!("# c\n{text}").as_bytes()), "{text}");
         }
     }
 }

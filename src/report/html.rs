@@ -31,7 +31,9 @@ pub fn html(input: &Input, summary: &Summary) -> String {
 
 fn block(html: &mut String, id: &str, data: &impl Serialize) {
     let json = serde_json::to_string(data).expect("records have string keys");
-    html.push_str(&format!("<script type=\"application/json\" id=\"{id}\">"));
+    html.push_str("<script type=\"application/json\" id=\"");
+    html.push_str(id);
+    html.push_str("\">");
     html.push_str(&escape_json(&json));
     html.push_str("</script>\n");
 }

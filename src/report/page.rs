@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Input, Summary, name_of};
 use crate::record::{
-    candidate::CommitVerdict,
+    candidate::{CommitVerdict, RejectReason},
     environment::{Build, Recipe},
     episode::{Episode, Grade, Message},
     suite::{Selection, Status, SuiteOutcome, SuiteRun, TreeState},
@@ -220,7 +220,7 @@ fn commit_row(verdict: &CommitVerdict) -> CommitRow<'_> {
         commit: &verdict.commit,
         subject: &verdict.subject,
         day: day(verdict.time),
-        reason: verdict.reason.map_or_else(String::new, |reason| reason.name()),
+        reason: verdict.reason.map_or_else(String::new, RejectReason::name),
         detail: &verdict.detail,
     }
 }
@@ -375,7 +375,7 @@ mod tests {
         let text = "é".repeat(MAX_TEXT_BYTES);
         let short = shorten(&text);
         assert!(short.len() < MAX_TEXT_BYTES + 100);
-        assert!(short.contains(&format!("… {} bytes", MAX_TEXT_BYTES)));
+        assert!(short.contains(&format!("… {MAX_TEXT_BYTES} bytes")));
         assert_eq!(shorten("short"), "short");
     }
 

@@ -30,6 +30,8 @@ pub struct Summary {
     pub n_pass_to_pass: usize,
     /// Quarantined tests by reason, those of rejected candidates too.
     pub quarantined: Counts,
+    /// Wall time of all suite runs of validation together.
+    pub suite_runs_ms: u64,
     /// Sorted by policy.
     pub attempts: Vec<Attempts>,
 }
@@ -115,6 +117,7 @@ pub struct Tally {
     evidence: Counts,
     n_fail_to_pass: usize,
     n_pass_to_pass: usize,
+    suite_runs_ms: u64,
     quarantined: Counts,
     policies: BTreeMap<String, PolicyTally>,
 }
@@ -167,6 +170,7 @@ impl Tally {
             self.n_fail_to_pass += task.hidden.fail_to_pass.len();
             self.n_pass_to_pass += task.hidden.pass_to_pass.len();
         }
+        self.suite_runs_ms += validation.runs.iter().map(|run| run.wall_ms).sum::<u64>();
         validation.quarantined.values().for_each(|reason| add(&mut self.quarantined, &name_of(reason)));
     }
 
@@ -215,6 +219,7 @@ impl Tally {
             dataset: self.dataset,
             funnel,
             n_environments: self.environments.len(),
+            suite_runs_ms: self.suite_runs_ms,
             evidence: self.evidence,
             n_fail_to_pass: self.n_fail_to_pass,
             n_pass_to_pass: self.n_pass_to_pass,

@@ -68,8 +68,7 @@ fn labels(out: &mut String, attempts: &[Attempts]) {
 
 fn attempts(out: &mut String, attempts: &[Attempts]) {
     let mut row = |name: &str, cell: &dyn Fn(&Attempts) -> String| {
-        let cells: String = attempts.iter().map(|attempts| format!("{:>18}", cell(attempts))).collect();
-        line(out, &format!("  {name:<18}{cells}"));
+        line(out, &columns(name, attempts.iter().map(cell)));
     };
     row("", &|_| String::new());
     row("episodes", &|a| a.n_episodes.to_string());
@@ -92,8 +91,13 @@ fn attempts(out: &mut String, attempts: &[Attempts]) {
 }
 
 fn header(first: &str, attempts: &[Attempts]) -> String {
-    let names: String = attempts.iter().map(|attempts| format!("{:>18}", attempts.policy)).collect();
-    format!("\n  {first:<18}{names}")
+    format!("\n{}", columns(first, attempts.iter().map(|attempts| attempts.policy.clone())))
+}
+
+fn columns(first: &str, cells: impl Iterator<Item = String>) -> String {
+    let mut row = format!("  {first:<18}");
+    cells.for_each(|cell| write!(row, "{cell:>18}").expect("writing to a string cannot fail"));
+    row
 }
 
 fn count_of(losses: &[Loss], name: &str) -> usize {

@@ -1,5 +1,7 @@
 //! File contents on their way into and out of a sandbox, and the one edit that `edit` makes. Pure.
 
+use std::fmt::Write as _;
+
 use super::unified::numbered;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -76,7 +78,7 @@ fn occurrences(content: &[u8], wanted: &[u8]) -> Vec<usize> {
 
 /// Returns the line, counted from 1, that a byte lies in.
 fn line_of(content: &[u8], at: usize) -> usize {
-    content[..at].iter().filter(|byte| **byte == b'\n').count() + 1
+    content[..at].split(|byte| *byte == b'\n').count()
 }
 
 fn ambiguous(content: &[u8], places: &[usize]) -> String {
@@ -105,7 +107,8 @@ fn absent(content: &[u8], old: &str) -> String {
         let begin = index.saturating_sub(2);
         let end = (index + 4).min(lines.len());
         let how = if likeness >= 1_000 { "the same line but for its blanks is" } else { "the closest line is" };
-        reason.push_str(&format!("; {how} line {}:\n{}", index + 1, numbered(&lines[begin..end], begin + 1)));
+        let excerpt = numbered(&lines[begin..end], begin + 1);
+        let _ = write!(reason, "; {how} line {}:\n{excerpt}", index + 1);
     }
     reason
 }

@@ -71,6 +71,7 @@ enum Move {
         gave_up: bool,
     },
     ProviderError,
+    MachineFault,
 }
 
 /// What is done to a function's beginning.
@@ -216,12 +217,7 @@ impl Mock {
             Script::EditTests => plan.extend(self.edit_tests().into_iter().chain([unsure()])),
             Script::NoChange => plan.push(Move::Finish { say: Say::Nothing, gave_up: false }),
             Script::ProviderError => plan.push(Move::ProviderError),
-            Script::LoseSandbox => {
-                for _ in 0..8 {
-                    let call = Call::new("bash", &json!({"command": KILL_ALL}));
-                    plan.push(Move::Call { say: Say::Processes, call, train: Some(false) });
-                }
-            }
+            Script::LoseSandbox => plan.push(Move::MachineFault),
         }
         plan
     }
@@ -345,7 +341,7 @@ impl Mock {
             }
             Move::InFunction(intent) => self.in_function(intent, seen),
             Move::Insert { intent, definition } => self.insert(intent, &definition, seen, history),
-            Move::Elsewhere => self.elsewhere(seen),
+            Move::Elsewhere => Some(self.elsewhere(seen)),
             Move::InsertElsewhere { definition } => Some(self.insert_elsewhere(&definition, seen, history)),
             Move::UnlessBroken(moves) => {
                 if !shows_failures(seen) {
@@ -361,11 +357,14 @@ impl Mock {
             Move::ProviderError => {
                 Some(Turn::ProviderError("the provider answered with status 503 three times (scripted)".to_owned()))
             }
+            Move::MachineFault => Some(Turn::MachineFault("the sandbox was lost twice (scripted)".to_owned())),
         }
     }
 
     fn put_first(&mut self, moves: Vec<Move>) {
-        moves.into_iter().rev().for_each(|next| self.plan.push_front(next));
+        for next in moves.into_iter().rev() {
+            self.plan.push_front(next);
+        }
     }
 
     fn reply(&mut self, occasion: Say, call: Call) -> Turn {
@@ -499,14 +498,16 @@ impl Mock {
     fn remark(&self) -> Vec<Move> {
         let Some((file, hunk)) = self.main_hunk() else { return vec![Move::Configure] };
         let mut lines: Vec<Line> = hunk.lines.iter().filter(|line| line.kind != Kind::Added).cloned().collect();
-        lines.iter_mut().for_each(|line| line.kind = Kind::Context);
+        for line in &mut lines {
+            line.kind = Kind::Context;
+        }
         lines.insert(0, Line { kind: Kind::Added, text: "# see the issue".to_owned(), newline: true });
         let remark = Hunk { old_start: hunk.old_start, lines };
         let call = Call::new("apply_patch", &json!({"patch": file.render(&[remark])}));
         vec![Move::Call { say: Say::Narrow, call, train: None }]
     }
 
-    fn elsewhere(&mut self, seen: &str) -> Option<Turn> {
+    fn elsewhere(&mut self, seen: &str) -> Turn {
         let others: Vec<Definition> = all_definitions(seen)
             .into_iter()
             .filter(|definition| !self.fix_paths.contains(&definition.path) && is_plain_source(&definition.path))
@@ -515,13 +516,13 @@ impl Mock {
             let main = self.main_file().map_or("module.py", FilePatch::path);
             let path = main.rsplit_once('/').map_or("_compat.py".to_owned(), |(dir, _)| format!("{dir}/_compat.py"));
             let call = Call::new("edit", &json!({"path": path, "old": "", "new": "STRICT = True\n"}));
-            return Some(self.reply(Say::Elsewhere, call));
+            return self.reply(Say::Elsewhere, call);
         }
         let definition = others[self.draw(others.len())].clone();
         let (start, end) = (definition.line.saturating_sub(4).max(1), definition.line + 6);
         let call = Call::new("view", &json!({"path": definition.path, "start": start, "end": end}));
         self.put_first(vec![Move::InsertElsewhere { definition }]);
-        Some(self.reply(Say::ViewMore, call))
+        self.reply(Say::ViewMore, call)
     }
 
     fn insert_elsewhere(&mut self, definition: &Definition, seen: &str, history: &[Message]) -> Turn {
@@ -580,15 +581,12 @@ impl Mock {
         let names = phrase::names(issue_text(history));
         let path = self.main_file().map_or("setup.py", FilePatch::path).to_owned();
         let call = match names.get(step / 2) {
-            Some(name) if step % 2 == 0 => Call::new("search", &json!({"pattern": name})),
+            Some(name) if step.is_multiple_of(2) => Call::new("search", &json!({"pattern": name})),
             _ => Call::new("view", &json!({"path": path, "start": step * 15 + 1, "end": step * 15 + 30})),
         };
         self.reply(Say::ViewMore, call)
     }
 }
-
-/// Ends every process that it may signal, the shell that runs it and whatever runs that shell included.
-const KILL_ALL: &str = "kill -9 $PPID; kill -9 -1";
 
 fn calls(occasion: Say, calls: Vec<Call>) -> Vec<Move> {
     calls.into_iter().map(|call| Move::Call { say: occasion, call, train: None }).collect()

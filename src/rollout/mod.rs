@@ -14,6 +14,8 @@ mod policy;
 pub mod prompt;
 mod script;
 mod stuck;
+#[cfg(test)]
+mod tests;
 pub mod tool;
 mod toolbox;
 mod unified;
@@ -183,6 +185,7 @@ fn converse(perform: &mut Perform, policy: &mut dyn Policy, budget: Budget, log:
         let reply = match log.timed_query(policy) {
             Turn::Reply(reply) => reply,
             Turn::ProviderError(detail) => return Ok(End::new(StopReason::ProviderError, detail)),
+            Turn::MachineFault(detail) => return Ok(End::new(StopReason::Infrastructure, detail)),
         };
         let calls = log.record_reply(reply);
         let step = match act(perform, &calls, budget, log)? {
@@ -285,7 +288,9 @@ impl<'a> Log<'a> {
             timing: Timing::default(),
             trace,
         };
-        messages.into_iter().for_each(|message| log.push(message));
+        for message in messages {
+            log.push(message);
+        }
         log
     }
 

@@ -66,7 +66,8 @@ fn ran(report: &Report) -> String {
     let mut parts: Vec<String> =
         counts.iter().map(|(status, count)| format!("{count} {}", status_word(*status))).collect();
     if !report.collection_errors.is_empty() {
-        parts.push(format!("{} files could not be collected", report.collection_errors.len()));
+        let n = report.collection_errors.len();
+        parts.push(format!("{n} {} could not be collected", if n == 1 { "file" } else { "files" }));
     }
     let mut text = if parts.is_empty() { "no tests were found".to_owned() } else { parts.join(", ") };
     if !report.complete {
@@ -135,7 +136,10 @@ mod tests {
     #[test]
     fn a_long_text_keeps_head_and_tail_and_says_what_is_missing() {
         assert_eq!(clip(&"x".repeat(MAX_OBSERVATION_BYTES)), None);
-        let text: String = (0..10_000).map(|n| format!("line {n}\n")).collect();
+        let mut text = String::new();
+        for n in 0..10_000 {
+            writeln!(text, "line {n}").unwrap();
+        }
         let clipped = clip(&text).unwrap();
         assert_eq!(clipped.head.len() + clipped.tail.len() + clipped.left_out_bytes, text.len());
         assert!(clipped.head.ends_with('\n') && clipped.tail.starts_with("line "));
@@ -187,7 +191,7 @@ mod tests {
         };
         assert_eq!(
             test_report(&run),
-            "1 passed, 1 failed, 1 files could not be collected\n\nnot collected: u.py\n    SyntaxError: invalid \
+            "1 passed, 1 failed, 1 file could not be collected\n\nnot collected: u.py\n    SyntaxError: invalid \
              syntax\n\nfailed: t.py::b\n    ValueError: bad <X at 0x…>\n"
         );
     }

@@ -28,7 +28,6 @@ pub enum Say {
     DoneUnsure,
     GiveUp,
     Nothing,
-    Processes,
 }
 
 /// Returns one wording.
@@ -89,7 +88,6 @@ fn wordings(occasion: Say) -> &'static [&'static str] {
             "The code looks right to me as it is; I change nothing.",
             "I cannot see a fault, so nothing needs to change.",
         ],
-        Say::Processes => &["I clean up stray processes.", "I end everything that still runs."],
     }
 }
 

@@ -40,6 +40,8 @@ pub enum Turn {
     Reply(Reply),
     /// No reply can be had; why.
     ProviderError(String),
+    /// The machine is to fail here, so that what becomes of such an episode can be rehearsed; only scripts say so.
+    MachineFault(String),
 }
 
 /// Something that answers a conversation. The tools that it may call are [`super::tool::definitions`].
@@ -116,7 +118,7 @@ pub(super) fn fix_calls(patch: &[u8]) -> Vec<Call> {
         return vec![Call::new("apply_patch", &json!({"patch": text}))];
     }
     let mut calls = Vec::new();
-    for (index, chunk) in patch.chunks(60_000).enumerate() {
+    for (index, chunk) in patch.chunks(600_000).enumerate() {
         let arrow = if index == 0 { ">" } else { ">>" };
         let command = format!("base64 -d {arrow} /tmp/fix.patch <<'END'\n{}\nEND", files::encode(chunk));
         calls.push(Call::new("bash", &json!({"command": command})));

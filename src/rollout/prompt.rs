@@ -1,8 +1,11 @@
 //! The messages that open every episode, filled from the public half of a task. Pure.
 
-use crate::record::{
-    episode::{Budget, Message, Speaker},
-    task::{Issue, PublicTask},
+use crate::{
+    harness,
+    record::{
+        episode::{Budget, Message, Speaker},
+        task::{Issue, PublicTask},
+    },
 };
 
 const SYSTEM: &str = include_str!("../../configs/prompts/agent_system.md");
@@ -15,6 +18,7 @@ pub fn messages(task: &PublicTask, issue: &Issue, budget: &Budget) -> Vec<Messag
         &[
             ("language", title(&task.language)),
             ("runner", task.build.runner.name().to_owned()),
+            ("test_command", harness::visible_command(task.build.runner).to_owned()),
             ("max_steps", budget.max_steps.to_string()),
             ("max_tokens", budget.max_tokens.to_string()),
             ("command_s", budget.command_s.to_string()),
@@ -60,7 +64,7 @@ mod tests {
 
     #[test]
     fn both_templates_name_only_known_values() {
-        let known = ["language", "runner", "max_steps", "max_tokens", "command_s", "repo", "issue"];
+        let known = ["language", "runner", "test_command", "max_steps", "max_tokens", "command_s", "repo", "issue"];
         for template in [SYSTEM, TASK] {
             for part in template.split("{{").skip(1) {
                 assert!(known.contains(&part.split("}}").next().unwrap()), "{part}");

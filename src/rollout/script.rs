@@ -29,7 +29,7 @@ pub enum Script {
     EditTests,
     NoChange,
     ProviderError,
-    /// Kills what runs the sandbox, again and again: infrastructure.
+    /// Works until the machine fails: infrastructure.
     LoseSandbox,
 }
 
@@ -82,7 +82,7 @@ impl Script {
         let sample = sample as usize;
         // Two of four where the task's draw says so, else one.
         let two_fixes = draw("share", 2) == 0;
-        let is_fix = |k: usize| k % 4 == 0 || (two_fixes && k % 4 == 2);
+        let is_fix = |k: usize| k.is_multiple_of(4) || (two_fixes && k % 4 == 2);
         let rank = (0..sample).filter(|k| is_fix(*k) == is_fix(sample)).count();
         if is_fix(sample) {
             FIXES[(draw("fix", FIXES.len()) + rank) % FIXES.len()]

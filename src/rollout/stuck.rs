@@ -41,7 +41,9 @@ mod tests {
 
     fn is_stuck(steps: &[(&str, &str)]) -> bool {
         let mut detector = Detector::default();
-        steps.iter().for_each(|(call, seen)| detector.observe(&[((*call).to_owned(), (*seen).to_owned())]));
+        for (call, seen) in steps {
+            detector.observe(&[((*call).to_owned(), (*seen).to_owned())]);
+        }
         detector.verdict().is_some()
     }
 

@@ -4,7 +4,10 @@
 //! no further than the agent itself could. What is refused or fails is an observation; only a lost machine and the
 //! user's interrupt are not.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 
@@ -51,8 +54,6 @@ const MAX_MATCHES: usize = 200;
 
 /// The tools of one episode.
 pub struct Toolbox<'a> {
-    backend: Backend,
-    spec: &'a Spec<'a>,
     surroundings: &'a Surroundings,
     build: &'a Build,
     session: Session<'a>,
@@ -76,7 +77,7 @@ impl<'a> Toolbox<'a> {
         deadline: Instant,
     ) -> Result<Toolbox<'a>> {
         let session = Session::open(backend, spec)?;
-        Ok(Toolbox { backend, spec, surroundings, build, session, n_losses: 0, n_kept: 0, command_wall, deadline })
+        Ok(Toolbox { surroundings, build, session, n_losses: 0, n_kept: 0, command_wall, deadline })
     }
 
     /// Carries out one call other than `finish`.
@@ -95,15 +96,15 @@ impl<'a> Toolbox<'a> {
             Action::Finish { .. } => Ok("Finished.".to_owned()),
         };
         match text {
-            Ok(text) => self.observation(text),
-            Err(Refusal::Explained(reason)) => self.observation(format!("error: {reason}")),
+            Ok(text) => self.observation(&text),
+            Err(Refusal::Explained(reason)) => self.observation(&format!("error: {reason}")),
             Err(Refusal::Trouble(trouble)) => Err(trouble),
         }
     }
 
     /// Cuts a long text and keeps it whole (up to a limit) inside the sandbox.
-    fn observation(&mut self, text: String) -> Result<Observation, Trouble> {
-        let text = printable(&text);
+    fn observation(&mut self, text: &str) -> Result<Observation, Trouble> {
+        let text = printable(text);
         let Some(clipped) = clip(&text) else {
             return Ok(Observation { shown: text.clone(), essence: text });
         };
@@ -131,7 +132,7 @@ impl<'a> Toolbox<'a> {
             shown.push_str("(empty)\n");
         }
         if entries.len() > MAX_ENTRIES {
-            shown.push_str(&format!("[… {} more entries]\n", entries.len() - MAX_ENTRIES));
+            let _ = writeln!(shown, "[… {} more entries]", entries.len() - MAX_ENTRIES);
         }
         Ok(shown)
     }
@@ -161,7 +162,7 @@ impl<'a> Toolbox<'a> {
         let n_shown = text.lines().count();
         let next = first + n_shown;
         if next <= last || last < lines.len() {
-            text.push_str(&format!("[lines {first}-{} of {}]\n", next - 1, lines.len()));
+            let _ = writeln!(text, "[lines {first}-{} of {}]", next - 1, lines.len());
         }
         Ok(text)
     }
@@ -195,7 +196,7 @@ impl<'a> Toolbox<'a> {
             shown.push_str(if cut < line.len() { " […]\n" } else { "\n" });
         }
         if lines.len() > MAX_MATCHES {
-            shown.push_str(&format!("[… {} more matches]\n", lines.len() - MAX_MATCHES));
+            let _ = writeln!(shown, "[… {} more matches]", lines.len() - MAX_MATCHES);
         }
         Ok(shown)
     }
@@ -242,15 +243,12 @@ impl<'a> Toolbox<'a> {
         }
         let mut shown = String::from("Applied.\n");
         for (path, content) in results {
-            match content {
-                Some(content) => {
-                    self.write(&locate(&path), &content)?;
-                    shown.push_str(&format!("changed {path}\n"));
-                }
-                None => {
-                    self.script(&format!("{}\nrm -- \"$p\"", locate(&path)))?;
-                    shown.push_str(&format!("removed {path}\n"));
-                }
+            if let Some(content) = content {
+                self.write(&locate(&path), &content)?;
+                let _ = writeln!(shown, "changed {path}");
+            } else {
+                self.script(&format!("{}\nrm -- \"$p\"", locate(&path)))?;
+                let _ = writeln!(shown, "removed {path}");
             }
         }
         Ok(shown)
@@ -285,9 +283,6 @@ impl<'a> Toolbox<'a> {
         if command.contains('\0') {
             return refuse("the command holds a NUL character");
         }
-        if command.len() > MAX_COMMAND_BYTES {
-            return refuse(format!("the command has {} bytes, at most {MAX_COMMAND_BYTES} are taken", command.len()));
-        }
         let output = self.exec(command)?;
         let mut text = output.stdout.text();
         if text.is_empty() {
@@ -296,17 +291,18 @@ impl<'a> Toolbox<'a> {
         if !text.ends_with('\n') {
             text.push('\n');
         }
-        match output.exit {
-            Exit::Code(0) => {}
-            Exit::Code(code) => text.push_str(&format!("[exit code {code}]\n")),
-            Exit::Signal(signal) => text.push_str(&format!("[ended by signal {signal}]\n")),
-            Exit::TimedOut => text.push_str(&format!(
+        let note = match output.exit {
+            Exit::Code(0) => String::new(),
+            Exit::Code(code) => format!("[exit code {code}]\n"),
+            Exit::Signal(signal) => format!("[ended by signal {signal}]\n"),
+            Exit::TimedOut => format!(
                 "[stopped after {} seconds; background processes were ended, files were kept]\n",
                 self.command_wall.as_secs()
-            )),
-            Exit::OutOfMemory => text.push_str("[ended because it used too much memory]\n"),
+            ),
+            Exit::OutOfMemory => "[ended because it used too much memory]\n".to_owned(),
             Exit::Interrupted | Exit::Lost => unreachable!("`exec` turns these into trouble"),
-        }
+        };
+        text.push_str(&note);
         Ok(text)
     }
 
@@ -333,19 +329,12 @@ impl<'a> Toolbox<'a> {
     }
 
     /// Writes a file whole; `place` sets `$p` and has checked it. The file keeps its mode.
-    ///
-    /// In pieces, because one argument of a program is limited to 128 KiB.
     fn write(&mut self, place: &str, content: &[u8]) -> Result<(), Refusal> {
-        let chunks: Vec<&[u8]> = if content.is_empty() { vec![&[]] } else { content.chunks(60_000).collect() };
-        for (index, chunk) in chunks.iter().enumerate() {
-            let arrow = if index == 0 { ">" } else { ">>" };
-            let script = format!(
-                "{place}\nmkdir -p -- \"$(dirname -- \"$p\")\" && base64 -d {arrow} \"$p\" <<'END' || exit 90\n{}\nEND",
-                files::encode(chunk)
-            );
-            self.script(&script)?;
-        }
-        Ok(())
+        let script = format!(
+            "{place}\nmkdir -p -- \"$(dirname -- \"$p\")\" && base64 -d > \"$p\" <<'END' || exit 90\n{}\nEND",
+            files::encode(content)
+        );
+        self.script(&script).map(|_| ())
     }
 
     /// Runs a script of ours. Exit code 90 and above, and any other failure, explain themselves in the output.
@@ -370,15 +359,11 @@ impl<'a> Toolbox<'a> {
         }
     }
 
-    /// Reopens a lost sandbox, if that was not done too often.
+    /// Counts a loss. The session reopens itself with the next command, over the same files.
     fn lost<T>(&mut self, reason: &str) -> Result<T, Refusal> {
         self.n_losses += 1;
         if self.n_losses > MAX_LOSSES {
             return Err(Refusal::Trouble(Trouble::Lost(format!("{reason} ({} times)", self.n_losses))));
-        }
-        match Session::open(self.backend, self.spec) {
-            Ok(session) => self.session = session,
-            Err(error) => return Err(Refusal::Trouble(Trouble::Lost(format!("reopen the sandbox: {error:#}")))),
         }
         Err(Refusal::Explained(
             "the sandbox was lost and opened anew; files were kept, background processes are gone".to_owned(),
@@ -392,8 +377,6 @@ impl<'a> Toolbox<'a> {
 
 /// Files above this are not read or edited by the tools, bytes.
 const MAX_FILE_BYTES: usize = 2 << 20;
-/// What the kernel takes as one argument, less what the shell server adds.
-const MAX_COMMAND_BYTES: usize = 120_000;
 
 type Outcome = Result<String, Refusal>;
 

@@ -214,7 +214,7 @@ fn parse_hunk(lines: &[&str], start: usize) -> Result<(Hunk, usize), String> {
     let mut at = start + 1;
     while n_old > 0 || n_new > 0 {
         let Some(&line) = lines.get(at) else {
-            return Err(format!("line {}: the hunk ends early, {n_old} old and {n_new} new lines are missing", at));
+            return Err(format!("line {at}: the hunk ends early, {n_old} old and {n_new} new lines are missing"));
         };
         let (kind, text) = match line.as_bytes().first() {
             Some(b' ') => (Kind::Context, &line[1..]),

@@ -147,6 +147,8 @@ fn environment(argv: &mut Argv, env: &[(String, String)]) {
 }
 
 fn system(argv: &mut Argv, view: &View) {
+    // Made first, because bubblewrap would make it with the mode of the first file that is put there.
+    argv.extend(["--perms", "0755", "--dir", "/etc"]);
     argv.bind("--ro-bind", Path::new("/usr"), Path::new("/usr"));
     for (path, target) in &view.host.roots {
         match target {

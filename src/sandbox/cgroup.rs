@@ -184,14 +184,14 @@ fn is_usable(parent: &Parent, controller: &str) -> bool {
     if fs::create_dir(&directory).is_err() {
         return false;
     }
-    let limit = match (controller, parent.version) {
-        ("pids", _) => "pids.max",
-        (_, Version::V1) => "memory.limit_in_bytes",
-        (_, Version::V2) => "memory.max",
+    let (limit, value) = match (controller, parent.version) {
+        ("pids", _) => ("pids.max", 1 << 10),
+        (_, Version::V1) => ("memory.limit_in_bytes", 1 << 30),
+        (_, Version::V2) => ("memory.max", 1 << 30),
     };
     let procs = directory.join("cgroup.procs");
     let join = ["sh", "-c", r#"echo 0 >"$1""#, "curate", &procs.to_string_lossy()];
-    let usable = write(&directory, limit, 1 << 30).is_some() && launch::succeeds(&join, None);
+    let usable = write(&directory, limit, value).is_some() && launch::succeeds(&join, None);
     remove(&directory);
     usable
 }
@@ -217,7 +217,7 @@ fn candidates(mounts: &str, groups: &str, controller: &str) -> Vec<Parent> {
         };
         // Inside a container the mount shows only a part of the hierarchy.
         let below = path.and_then(|path| Path::new(path).strip_prefix(root).ok()).unwrap_or(Path::new(""));
-        let nearest = Path::new(target).join(below);
+        let nearest: PathBuf = Path::new(target).join(below).components().collect();
         let up = nearest.ancestors().take_while(|directory| directory.starts_with(target));
         parents.extend(up.map(|directory| Parent { directory: directory.to_owned(), version }));
     }

@@ -30,6 +30,7 @@ use super::{
     Exit, Limits, Spec,
     bwrap::{self, Host, View},
     cgroup::Group,
+    overlay::Workspace,
 };
 use crate::process::{self, Running};
 
@@ -67,7 +68,7 @@ pub(super) fn launch(spec: &Spec, session: Option<&Path>, argv: &[OsString]) -> 
     }
     let view = View {
         host: host(),
-        tree: spec.workspace.map(|workspace| workspace.visible_tree()),
+        tree: spec.workspace.map(Workspace::visible_tree),
         session: session.map(Path::to_owned),
         mounts: &spec.mounts,
         env: &spec.env,
@@ -111,7 +112,7 @@ impl Launched {
     pub(super) fn end(&mut self) -> Option<i32> {
         drop(self.running.take());
         self.status.read();
-        if let Some(first) = self.status.number("child-pid").and_then(|pid| Pid::from_raw(pid)) {
+        if let Some(first) = self.status.number("child-pid").and_then(Pid::from_raw) {
             wait_until_gone(first);
         }
         if let Some(group) = &mut self.group {

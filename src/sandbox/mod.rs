@@ -107,7 +107,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            wall: Duration::from_secs(600),
+            wall: Duration::from_mins(10),
             memory_bytes: 4 << 30,
             processes: 512,
             file_bytes: 1 << 30,

@@ -94,7 +94,7 @@ pub fn readers_python() -> Option<&'static Path> {
     PYTHON.get_or_init(make_readers_python).as_deref()
 }
 
-const READERS: [&str; 4] = ["pyarrow>=21", "datasets>=4.7", "jinja2>=3.1", "transformers>=5,<6"];
+const READERS: [&str; 4] = ["pyarrow==26.0.1", "datasets==5.2.0", "jinja2==3.1.6", "transformers==5.24.0"];
 
 fn make_readers_python() -> Option<PathBuf> {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readers-python");

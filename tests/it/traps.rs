@@ -9,7 +9,7 @@ use std::{
 };
 
 use curate::{
-    build::{self, Overrides},
+    build,
     cache::Cache,
     config,
     git::Repo,
@@ -113,7 +113,7 @@ impl Mined {
     fn validate(&self, lab: &Lab, commit: &str) -> Result<Validation, String> {
         let candidate = self.candidate(commit);
         let settings = config::Build::default();
-        let build = build::build(lab, &self.repository, candidate, &Overrides::default(), &settings).unwrap();
+        let build = build::build(lab, &self.repository, candidate, None, &settings).unwrap();
         let build = build.map_err(|failure| failure.kind)?;
         // Fixed states take milliseconds here; a hanging test waits for the whole limit.
         let settings = config::Validate { test_s: 4, ..config::Validate::default() };

@@ -51,12 +51,13 @@ def shortened(value):
     return encoded.decode("utf-8", "ignore")
 
 
-def describe(error):
-    """Returns an exception's own text; its `__str__` is repository code and may do anything."""
+def describe(value):
+    """Returns the text of an exception or a report; its `__str__` is repository code and may do anything."""
     try:
-        return shortened(str(error))
+        is_text = isinstance(value, (bytes, type("")))
+        return shortened(value if is_text else str(value))
     except BaseException as failure:
-        return "<unprintable %s: %s>" % (type(error).__name__, type(failure).__name__)
+        return "<unprintable %s: %s>" % (type(value).__name__, type(failure).__name__)
 
 
 class Pipe(object):

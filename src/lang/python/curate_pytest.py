@@ -98,13 +98,14 @@ def report_outcome(report):
 
 
 def report_message(report):
+    """Returns what a report says, as an object whose text form it is."""
     representation = report.longrepr
     if isinstance(representation, tuple) and len(representation) == 3:
-        return str(representation[2])
+        return representation[2]
     crash = getattr(representation, "reprcrash", None)
     if crash is not None:
-        return str(crash.message)
-    return str(representation) if representation is not None else ""
+        return crash.message
+    return "" if representation is None else representation
 
 
 def make_plugin(pytest, channel, plan, recorder, watch, stubs):
@@ -179,7 +180,7 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
                 if cause is None:
                     break
                 error = cause
-            fields = {"exception": None, "message": channel.shortened(report_message(report)), "frames": []}
+            fields = {"exception": None, "message": channel.describe(report_message(report)), "frames": []}
             if error is not None:
                 traceback = getattr(error, "__traceback__", None) or call.excinfo.tb
                 fields = channel.failure_fields(error, traceback, root)
@@ -256,7 +257,8 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
                 return
             error = raised[1]
             fields = channel.failure_fields(error, raised[2], root)
-            if "Timeout >" in fields["message"] and "pytest_timeout" in sys.modules:
+            # pytest-timeout fails a test with such a text.
+            if fields["message"].startswith(("Timeout >", "Timeout (>")) and "pytest_timeout" in sys.modules:
                 timed_out = True
             self.phases[when] = Phase(exception_kind(error), fields, timed_out)
 
@@ -268,7 +270,7 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
 
         def judge(self, report):
             outcome = report_outcome(report)
-            described = {"exception": None, "message": channel.shortened(report_message(report)), "frames": []}
+            described = {"exception": None, "message": channel.describe(report_message(report)), "frames": []}
             # Reports of subtests come while the test itself is still running.
             is_subtest = type(report).__name__.lower().startswith("subtest")
             if is_subtest:

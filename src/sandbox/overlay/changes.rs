@@ -191,7 +191,7 @@ fn mode(metadata: &Metadata) -> u32 {
 }
 
 /// Says whether the overlay hides everything that the template has in this directory.
-fn is_opaque(directory: &Path) -> bool {
+pub(super) fn is_opaque(directory: &Path) -> bool {
     ["user.overlay.opaque", "trusted.overlay.opaque"].into_iter().any(|name| {
         let mut value = [0_u8; 1];
         // Absent, forbidden and unsupported all mean that the overlay did not mark it.

@@ -84,7 +84,7 @@ fn make_parents(upper: &Path, template: &Path, path: &[u8]) -> Result<()> {
         }
         fs::create_dir(&target)?;
         let original = in_template(template, parent).filter(fs::Metadata::is_dir);
-        let mode = original.map_or(0o755, |metadata| metadata.permissions().mode());
+        let mode = original.map_or(0o755, |metadata| metadata.permissions().mode() | 0o700);
         fs::set_permissions(&target, fs::Permissions::from_mode(mode))?;
     }
     Ok(())

@@ -56,7 +56,7 @@ fn flood() {
     let output = place.run(&spec, "head -c 1G /dev/zero; exit 5");
     println!("{:?} {} {}", output.exit, output.stdout.total_bytes, output.stdout.text().len() < 70_000);
     let mut session = Session::open(place.backend, &spec).unwrap();
-    let output = session.exec("yes | head -c 1G; exit 6", Duration::from_secs(300)).unwrap();
+    let output = session.exec("yes | head -c 1G; exit 6", Duration::from_mins(5)).unwrap();
     println!("{:?} {} {}", output.exit, output.stdout.total_bytes, output.stdout.text().len() < 70_000);
     let growth = peak_kib() - before;
     println!("{}", if growth < 20 << 10 { "bounded".to_owned() } else { format!("grew by {growth} KiB") });
@@ -87,8 +87,15 @@ fn with_helper(task: &str, script: &str, env: &[(&str, &Path)]) -> process::Fini
     .unwrap()
 }
 
-/// Sends a signal to a helper whose sandboxes are up; returns what it printed and its process id.
-fn stopped_by(signal: &str, marker: &str) -> (String, String) {
+/// What a helper left that got a signal while its sandboxes were up.
+struct Stopped {
+    pid: String,
+    printed: String,
+    /// Names in its directory for temporary files, which is gone by now.
+    files: Vec<String>,
+}
+
+fn stopped_by(signal: &str, marker: &str) -> Stopped {
     let ready = TempDir::new().unwrap();
     let script = format!(
         "\"$@\" & pid=$!; until test -e $READY/run && test -e $READY/session; do sleep 0.05; done
@@ -100,16 +107,19 @@ fn stopped_by(signal: &str, marker: &str) -> (String, String) {
         &script,
         &[("MARKER", Path::new(marker)), ("READY", ready.path()), ("TMPDIR", ready.path())],
     );
-    let text = finished.stdout.text();
-    let pid = text.lines().find_map(|line| line.strip_prefix("pid ")).expect("the script says it").to_owned();
-    (text, pid)
+    let printed = finished.stdout.text();
+    let pid = printed.lines().find_map(|line| line.strip_prefix("pid ")).expect("the script says it").to_owned();
+    let entries = fs::read_dir(ready.path()).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    files.sort_unstable();
+    Stopped { pid, printed, files }
 }
 
 #[test]
 fn our_own_death_takes_everything_along() {
     each(|_| {
         let marker = marker();
-        let (_, pid) = stopped_by("KILL", &marker);
+        let Stopped { pid, .. } = stopped_by("KILL", &marker);
         assert_dead(&marker, Duration::from_secs(2));
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         assert!(!mounts.contains("/merged overlay"), "{mounts}");
@@ -130,9 +140,11 @@ fn interrupt_ends_everything_soon_and_is_named() {
     each(|_| {
         let marker = marker();
         let started = Instant::now();
-        let (text, _) = stopped_by("INT", &marker);
+        let Stopped { printed, files, .. } = stopped_by("INT", &marker);
         assert!(processes_with(&marker).is_empty());
-        assert!(text.contains("run Interrupted\n") && text.contains("session Interrupted\n"), "{text}");
+        let named = ["run Interrupted\n", "session Interrupted\n"];
+        assert!(named.iter().all(|line| printed.contains(line)), "{printed}");
+        assert_eq!(files, ["run", "session"]);
         assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     });
 }

@@ -94,6 +94,36 @@ fn dropping_a_session_kills_what_it_left() {
 }
 
 #[test]
+fn nothing_writes_to_the_tree_once_the_session_is_gone() {
+    each(|place| {
+        let workspace = place.workspace();
+        let spec = spec(&workspace);
+        let mut session = Session::open(place.backend, &spec).unwrap();
+        session.exec("setsid -f sh -c 'while :; do echo good >README; echo bad >README; done'", WALL).unwrap();
+        drop(session);
+        let first = workspace.changes(1 << 20).unwrap();
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(10));
+            assert_eq!(workspace.changes(1 << 20).unwrap(), first);
+        }
+    });
+}
+
+#[test]
+fn fork_bomb_costs_a_new_sandbox_at_most() {
+    each(|place| {
+        let workspace = place.workspace();
+        let limits = Limits { processes: 50, ..limits(30) };
+        let spec = Spec { limits, ..spec(&workspace) };
+        let mut session = Session::open(place.backend, &spec).unwrap();
+        session.exec("echo kept >kept; :(){ :|:& };:", Duration::from_secs(3)).unwrap();
+        // The bomb may leave no process for the next command, which then ends by its time limit.
+        let outputs = [0, 1].map(|_| session.exec("cat kept", Duration::from_secs(3)).unwrap());
+        assert!(outputs.iter().any(|output| output.stdout.text() == "kept\n"), "{outputs:?}");
+    });
+}
+
+#[test]
 fn commands_that_attack_the_shell_cost_themselves_at_most() {
     with_session(|_, _, session| {
         let attacks = [

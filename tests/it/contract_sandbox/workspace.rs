@@ -168,7 +168,7 @@ fn links_never_lead_the_host_out_of_the_workspace() {
         let outside = TempDir::new().unwrap();
         plant(outside.path(), &[("secret", "secret")]);
         let link = with_mode("out", 0o120_000, outside.path().as_os_str().as_encoded_bytes());
-        let workspace = create(&[link.clone()]);
+        let workspace = create(std::slice::from_ref(&link));
         place.run(&spec(&workspace), "rm -r src; ln -s /etc src");
         let changes = workspace.changes(MAX).unwrap();
         assert_eq!(changes[..2], [link.clone(), with_mode("src", 0o120_000, "/etc")]);
