@@ -2,7 +2,67 @@
 
 use serde::{Deserialize, Serialize};
 
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
 use crate::record::episode::PolicyName;
+
+/// A whole run: one dataset through all stages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Run {
+    /// Dataset to write; the default is the file's name without its ending.
+    pub dataset: Option<String>,
+    /// Repositories to mine: paths, URLs or names.
+    pub repos: Vec<String>,
+    pub mine: Mine,
+    pub build: Build,
+    pub validate: Validate,
+    pub rollout: Rollout,
+    pub grade: Grade,
+    pub export: Export,
+    pub episodes: Vec<Episodes>,
+    pub exports: Vec<ExportRun>,
+}
+
+impl Run {
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    /// It cannot be read, is not TOML, or has an unknown key or a wrong type; the message names the place.
+    pub fn read(path: &Path) -> Result<Run> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("read config `{}`", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("understand config `{}`", path.display()))
+    }
+}
+
+/// Episodes of one policy on every task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Episodes {
+    pub policy: PolicyName,
+    #[serde(default = "one")]
+    pub samples: u32,
+    #[serde(default)]
+    pub seed: u64,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// One export to write below `exports/`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportRun {
+    /// Consumer: `trl`, `verl-rl`, `swebench`.
+    #[serde(rename = "for")]
+    pub consumer: String,
+    /// `parquet` or `jsonl`.
+    #[serde(default)]
+    pub format: Option<String>,
+}
 
 /// What `mine` selects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +91,7 @@ pub struct Mine {
     pub tiers: Vec<u8>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MineUnit {
     #[default]
@@ -54,6 +114,42 @@ impl Default for Mine {
             max_file_bytes: 4 << 20,
             tiers: vec![1, 2],
         }
+    }
+}
+
+/// What an attempt may use up, and how many are made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rollout {
+    /// Policy replies.
+    pub max_steps: u32,
+    /// Whole conversation, estimated at four bytes a token where the policy reports none.
+    pub max_tokens: u64,
+    pub max_wall_s: u64,
+    /// For one command or one run of the visible tests.
+    pub command_s: u64,
+}
+
+impl Default for Rollout {
+    fn default() -> Rollout {
+        Rollout { max_steps: 40, max_tokens: 200_000, max_wall_s: 1_800, command_s: 180 }
+    }
+}
+
+/// Time limits of grading. The whole run may take `wall_factor` times what the fixed state took in validation, but at
+/// least `min_wall_s`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Grade {
+    pub min_wall_s: u64,
+    pub wall_factor: u64,
+    /// For each test.
+    pub test_wall_s: u64,
+}
+
+impl Default for Grade {
+    fn default() -> Grade {
+        Grade { min_wall_s: 60, wall_factor: 10, test_wall_s: 60 }
     }
 }
 
@@ -145,5 +241,23 @@ pub struct Validate {
 impl Default for Validate {
     fn default() -> Validate {
         Validate { repeats: 3, test_s: 60, suite_s: 300 }
+    }
+}
+
+/// How environments are built.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Build {
+    /// Limit for building the project itself, seconds.
+    pub project_timeout_s: u64,
+    /// Limit for one resolution, seconds.
+    pub resolve_timeout_s: u64,
+    /// Interpreters to climb the ladder with, best first.
+    pub max_interpreters: usize,
+}
+
+impl Default for Build {
+    fn default() -> Build {
+        Build { project_timeout_s: 300, resolve_timeout_s: 300, max_interpreters: 3 }
     }
 }

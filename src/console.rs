@@ -38,14 +38,17 @@ impl Console {
         }
     }
 
-    /// Prints an error with its causes to standard error.
-    pub fn error(self, error: &anyhow::Error) {
+    /// Prints an error with its causes and, where one is known, the next step to standard error.
+    pub fn error(self, error: &anyhow::Error, hint: Option<&str>) {
         let mut chain = error.chain();
         if let Some(top) = chain.next() {
             write_stderr(&format!("error: could not {top}"));
         }
         for cause in chain {
             write_stderr(&format!("  cause: {cause}"));
+        }
+        if let Some(hint) = hint {
+            write_stderr(&format!("  hint: {hint}"));
         }
     }
 

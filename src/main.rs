@@ -1,1 +1,5 @@
-fn main() {}
+//! The `curate` binary.
+
+fn main() -> std::process::ExitCode {
+    curate::cli::main().into()
+}

@@ -166,6 +166,7 @@ type SpawnRequest = (std::process::Command, mpsc::Sender<io::Result<Child>>);
 fn spawn(command: std::process::Command) -> io::Result<Child> {
     static SPAWNER: OnceLock<Mutex<mpsc::Sender<SpawnRequest>>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
+        keep_foreign_descriptors_out();
         let (sender, requests) = mpsc::channel::<SpawnRequest>();
         thread::spawn(move || {
             for (mut command, reply) in requests {
@@ -179,6 +180,20 @@ fn spawn(command: std::process::Command) -> io::Result<Child> {
     let sender = spawner.lock().expect("no holder panics").clone();
     sender.send((command, reply)).expect("the spawner lives as long as the process");
     child.recv().expect("the spawner answers every request")
+}
+
+/// Marks descriptors that we were started with, other than the three streams, as not for our children.
+///
+/// Ours are marked when they are opened; a stray one of the caller's could lead out of a sandbox.
+fn keep_foreign_descriptors_out() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers: Vec<i32> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number > 2) {
+        #[expect(unsafe_code, reason = "only a flag is set, which harms nobody if the number has changed hands")]
+        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+        // The listing's own descriptor is closed by now.
+        let _ = rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC);
+    }
 }
 
 impl Running {
@@ -343,9 +358,9 @@ pub(crate) enum Pumped {
 
 /// Reads what is there from a non-blocking descriptor, at most a few MiB a call.
 pub(crate) fn pump(descriptor: impl AsFd, recorder: &mut Recorder) -> Result<Pumped> {
-    let mut buffer = [0; 64 << 10];
+    let mut buffer = vec![0; 64 << 10];
     for _ in 0..64 {
-        match rustix::io::read(&descriptor, &mut buffer) {
+        match rustix::io::read(&descriptor, &mut buffer[..]) {
             Ok(0) => return Ok(Pumped::Ended),
             Ok(n) => recorder.push(&buffer[..n]),
             Err(Errno::AGAIN) => return Ok(Pumped::Open),

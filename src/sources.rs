@@ -66,7 +66,7 @@ pub struct Source {
 }
 
 /// What a manifest says of a repository's environment, where inference needs help.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Manifest {
     /// Python version, e.g. `3.9`.

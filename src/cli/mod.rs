@@ -1,1 +1,102 @@
-//! (being written)
+//! Dispatch: from parsed flags to stages, and from results to exit codes.
+
+pub mod args;
+mod dataset;
+mod doctor;
+pub mod exit;
+mod mine;
+mod outcomes;
+mod output;
+mod rollout;
+mod run;
+mod stages;
+mod verify;
+mod why;
+
+use std::thread;
+
+use anyhow::Result;
+use clap::Parser;
+
+use crate::{cache::Cache, console::Console, git::Hinted, interrupt, lab::Lab, sandbox::Backend};
+use args::{Cli, Command, Common};
+use exit::Exit;
+
+/// Parses the command line and runs it.
+pub fn main() -> Exit {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nothing is left to report a closed stream to.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::BadUsage } else { Exit::Done };
+        }
+    };
+    let console = Console { quiet: cli.common.quiet };
+    let result = interrupt::install().and_then(|()| run(cli));
+    match result {
+        Ok(exit) => exit,
+        Err(error) => {
+            let exit = Exit::of(&error);
+            match exit {
+                Exit::Interrupted => {
+                    console.message("Interrupted. What was finished is kept; the same command resumes.")
+                }
+                Exit::Done | Exit::Failed | Exit::BadUsage | Exit::NothingUsable | Exit::Differs => {
+                    let hint = error.chain().find_map(|cause| cause.downcast_ref::<Hinted>());
+                    console.error(&error, hint.map(|hinted| hinted.hint.as_str()));
+                }
+            }
+            exit
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<Exit> {
+    let session = Session::new(&cli.common);
+    match cli.command {
+        Command::Mine(flags) => mine::command(&session, &flags),
+        Command::Rollout(flags) => rollout::command(&session, &flags),
+        Command::Export(flags) => output::export_command(&session, &flags),
+        Command::Run(flags) => run::command(&session, &flags),
+        Command::Grade(flags) => rollout::grade_command(&session, &flags),
+        Command::Verify(flags) => verify::command(&session, &flags),
+        Command::Report(flags) => output::report_command(&session, &flags),
+        Command::Status(flags) => output::status_command(&session, &flags),
+        Command::Why(flags) => why::command(&session, &flags),
+        Command::Doctor => doctor::command(&session),
+    }
+}
+
+/// What every command has: where to print, and how to get at the machine.
+pub struct Session {
+    console: Console,
+    json: bool,
+    jobs: usize,
+}
+
+impl Session {
+    fn new(common: &Common) -> Session {
+        let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Session {
+            console: Console { quiet: common.quiet },
+            json: common.json,
+            jobs: common.jobs.filter(|jobs| *jobs > 0).unwrap_or(cores),
+        }
+    }
+
+    /// Returns the lab; refuses where nothing isolates.
+    fn lab(&self, cache: &Cache) -> Result<Lab> {
+        Ok(Lab { cache: cache.clone(), backend: Backend::probe()?, jobs: self.jobs })
+    }
+
+    /// Prints a result: JSON with `--json`, else text.
+    fn result(&self, json: &impl serde::Serialize, text: &str) {
+        if self.json {
+            let json = serde_json::to_string_pretty(json).unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}"));
+            self.console.print(&json);
+        } else {
+            self.console.print(text);
+        }
+    }
+}

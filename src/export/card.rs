@@ -112,7 +112,9 @@ pub fn render(sections: &[Section]) -> String {
     let datasets: Vec<&str> = sections.iter().map(|section| section.dataset.as_str()).collect();
     let title = datasets.first().copied().unwrap_or_default();
     line(&mut card, &format!("{MARK}\n\n# {title}\n\n{INTRODUCTION}\n"));
-    sections.iter().for_each(|section| describe(&mut card, section));
+    for section in sections {
+        describe(&mut card, section);
+    }
     card
 }
 
@@ -138,7 +140,9 @@ fn front_matter(card: &mut String, sections: &[Section]) {
         [only] => line(card, &format!("license: {only}")),
         several => {
             line(card, "license:");
-            several.iter().for_each(|license| line(card, &format!("- {license}")));
+            for license in several {
+                line(card, &format!("- {license}"));
+            }
         }
     }
     line(card, "language:\n- en\n- code\nannotations_creators:\n- machine-generated");
@@ -189,11 +193,12 @@ fn size_category(n_rows: usize) -> &'static str {
 fn describe(card: &mut String, section: &Section) {
     let name = section.consumer.name();
     line(card, &format!("## `{name}`\n\n{}\n", purpose(section.consumer)));
-    let made_of = match section.consumer {
-        Consumer::Trl => "episodes on",
-        Consumer::VerlRl | Consumer::SweBench => "rows, one for each of",
+    let unit = match section.consumer {
+        Consumer::Trl => "episodes",
+        Consumer::VerlRl | Consumer::SweBench => "rows",
     };
-    line(card, &format!("{} {made_of} {} tasks of dataset `{}`.\n", section.n_rows, section.n_tasks, section.dataset));
+    let counts = format!("{unit}: {}; tasks: {}", section.n_rows, section.n_tasks);
+    line(card, &format!("From dataset `{}`. Number of {counts}.\n", section.dataset));
     line(card, "| rows by | |\n|---|---|");
     for (title, counts) in [
         ("repository", &section.repos),
@@ -270,7 +275,9 @@ fn filters(card: &mut String, section: &Section) {
 
 fn columns(card: &mut String, consumer: Consumer) {
     line(card, &format!("Schema version {SCHEMA_VERSION}:\n\n| column | type | null | meaning |\n|---|---|---|---|"));
-    schema::columns(consumer).iter().for_each(|column| column_rows(card, "", column));
+    for column in schema::columns(consumer) {
+        column_rows(card, "", column);
+    }
     line(card, "");
 }
 
@@ -283,7 +290,9 @@ fn column_rows(card: &mut String, prefix: &str, column: &Column) {
         schema::Kind::Structs(_) => format!("{name}[]."),
         _ => format!("{name}."),
     };
-    schema::inner(column.kind).iter().for_each(|field| column_rows(card, &inner_prefix, field));
+    for field in schema::inner(column.kind) {
+        column_rows(card, &inner_prefix, field);
+    }
 }
 
 fn listed(counts: &Counts) -> String {

@@ -202,7 +202,9 @@ mod tests {
         let (partial, place) = (dir.path().join(".trl.partial"), dir.path().join("trl"));
         let fill = |dir: &Path, names: &[&str]| {
             fs::create_dir(dir).unwrap();
-            names.iter().for_each(|name| fs::write(dir.join(name), name).unwrap());
+            for name in names {
+                fs::write(dir.join(name), name).unwrap();
+            }
         };
         fill(&place, &["train-00000-of-00002.parquet", "train-00001-of-00002.parquet"]);
         fill(&partial, &["train-00000-of-00001.parquet"]);

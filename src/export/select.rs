@@ -235,7 +235,7 @@ fn through_last_trained(messages: &[Message]) -> &[Message] {
 
 fn flags(episode: &Episode, grade: &Grade, settings: &config::Export) -> Vec<String> {
     let has_token = |text: &str| settings.control_tokens.iter().any(|token| text.contains(token.as_str()));
-    let mut flags = BTreeSet::from_iter(grade.flags.iter().cloned());
+    let mut flags: BTreeSet<String> = grade.flags.iter().cloned().collect();
     let in_messages = episode.messages.iter().any(|message| {
         has_token(&message.content)
             || message

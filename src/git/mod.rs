@@ -316,6 +316,16 @@ impl Repo {
         Ok(tree::edited(self, self.root(commit)?, edits)?.to_string())
     }
 
+    /// Returns the name of the tag nearest before a commit, or at it; `None` where there is none.
+    pub fn nearest_tag(&self, commit: &str) -> Option<String> {
+        let id = Oid::from_str(commit).ok()?;
+        let mut options = git2::DescribeOptions::new();
+        options.describe_tags();
+        let commit = self.inner.find_object(id, None).ok()?;
+        let description = commit.describe(&options).ok()?;
+        description.format(Some(git2::DescribeFormatOptions::new().abbreviated_size(0))).ok()
+    }
+
     /// Returns a commit's tree.
     fn root(&self, commit: &str) -> Result<Oid> {
         let id = match Oid::from_str(commit) {

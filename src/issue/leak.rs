@@ -28,6 +28,8 @@ pub struct Secrets {
     diff_lines: BTreeSet<String>,
     /// Names that only the fix introduces and that no failure mentions.
     fix_names: BTreeSet<String>,
+    /// What the failing tests said; a value in it is no commit.
+    evidence: String,
 }
 
 /// What kind of thing leaks.
@@ -36,7 +38,7 @@ pub struct Secrets {
 /// |---|---|---|
 /// | `test_name` | a hidden test's function or class | an agent could write to the test instead of to the issue |
 /// | `test_path` | the path of a hidden test file | likewise |
-/// | `commit_hash` | the base or fix commit, abbreviated or full, or any full id | leads to the fix |
+/// | `commit_hash` | a commit's id, abbreviated or full | leads to the fix, or to where it can be found |
 /// | `diff_line` | a line of the source or test patch | is the fix |
 /// | `fix_name` | a name that the fix introduces and no failing test's output mentions | hands over the design |
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +72,7 @@ impl Secrets {
             test_paths: hidden.changes.iter().filter(|c| c.role == Role::Test).map(|c| c.path.escaped()).collect(),
             commits: vec![task.public.base_commit.clone(), hidden.fix_commit.clone()],
             diff_lines,
+            evidence: evidence(hidden),
             fix_names: added.difference(&known).filter(|name| is_telling(name)).cloned().collect(),
         }
     }
@@ -90,7 +93,8 @@ impl Secrets {
             add("test_path", path);
         }
         for hash in HASH.find_iter(text).map(|hash| hash.as_str()) {
-            if hash.len() == 40 || self.commits.iter().any(|commit| commit.starts_with(hash)) {
+            let is_known = self.commits.iter().any(|commit| commit.starts_with(hash));
+            if hash.len() == 40 || is_known || (is_mixed(hash) && !self.evidence.contains(hash)) {
                 add("commit_hash", hash);
             }
         }
@@ -100,6 +104,11 @@ impl Secrets {
         }
         found
     }
+}
+
+/// Whether a run of hexadecimal digits is neither a number nor a word.
+fn is_mixed(hash: &str) -> bool {
+    hash.bytes().any(|byte| byte.is_ascii_digit()) && hash.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
 fn evidence(hidden: &HiddenTask) -> String {
@@ -224,9 +233,16 @@ pub(super) mod tests {
         assert_eq!(kinds("test_ratio_of_zero fails"), ["test_name"]);
         assert_eq!(kinds("see tests/test_ratio.py"), ["test_path"]);
         assert_eq!(kinds("since bbbb2222 it works"), ["commit_hash"]);
+        assert_eq!(kinds("broken since 3f2c1d0a9b"), ["commit_hash"]);
+        assert_eq!(kinds("effaced 20230301"), [""; 0]);
         assert_eq!(kinds("call _safe_divide instead"), ["fix_name"]);
         assert_eq!(kinds("use `return  _safe_divide(a,\n b) if b else 0`"), ["fix_name", "diff_line"]);
         assert_eq!(kinds("ratio(1, 0) raises ZeroDivisionError: division by zero"), [""; 0]);
+    }
+
+    #[test]
+    fn a_value_that_the_failure_itself_mentions_is_no_commit() {
+        assert_eq!(Secrets::of(&task("'a' is not '0000000a'"), "").findings("expected '0000000a'"), []);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The template writer: symptoms, as execution showed them, in plain sentences. Pure.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
+
+use regex::Regex;
 
 use crate::record::{
     candidate::Role,
@@ -10,9 +12,17 @@ use crate::record::{
 
 /// Distinct symptoms told, at most.
 const MAX_SYMPTOMS: usize = 4;
+/// Names of affected functions and classes told, at most.
+const MAX_AFFECTED: usize = 4;
 /// Lines of one message, and bytes of one line, at most.
 const MAX_LINES: usize = 8;
 const MAX_LINE_BYTES: usize = 300;
+
+static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[A-Za-z_][A-Za-z0-9_]*").expect("a valid pattern"));
+/// A definition in a context line, an added line or the heading of a hunk.
+static DEFINITION: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?:^[ +]\s*|@@ .*)(?:def|class)\s+([A-Za-z_][A-Za-z0-9_]*)").expect("a valid pattern")
+});
 
 /// Fills the template with what `clean` lets through; `None` where no symptom is left.
 pub fn fill(task: &Task, mut clean: impl FnMut(&str) -> bool) -> Option<String> {
@@ -38,6 +48,15 @@ pub fn fill(task: &Task, mut clean: impl FnMut(&str) -> bool) -> Option<String> 
         for (n, line) in lines.iter().enumerate() {
             text.push_str(if n == 0 { "- " } else { "  " });
             text.push_str(line);
+            text.push('\n');
+        }
+    }
+    let affected = affected(task);
+    if !affected.is_empty() {
+        let names = affected.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let line = format!("- Seen when using {names}.");
+        if clean(&line) {
+            text.push_str(&line);
             text.push('\n');
         }
     }
@@ -93,6 +112,25 @@ fn message_lines(failing: &FailingTest) -> Vec<String> {
     lines
 }
 
+/// Returns the names that both the fixed code's enclosing definitions and the hidden tests speak of: what a user calls.
+///
+/// Without them, a bare `assert 3 == 4` tells nobody where to look. Names that only the fix introduces are left to the
+/// gate.
+fn affected(task: &Task) -> Vec<String> {
+    let tests = task.hidden.test_patch.lossy();
+    let used: BTreeSet<&str> = WORD.find_iter(&tests).map(|word| word.as_str()).collect();
+    let source = task.hidden.source_patch.lossy();
+    let mut names: Vec<String> = Vec::new();
+    for line in source.lines().filter(|line| !line.starts_with("+++") && !line.starts_with('-')) {
+        let names_here = DEFINITION.captures_iter(line).map(|found| found[1].to_owned());
+        names.extend(names_here.filter(|name| used.contains(name.as_str()) && !name.starts_with('_')));
+    }
+    names.sort();
+    names.dedup();
+    names.truncate(MAX_AFFECTED);
+    names
+}
+
 /// Splits `assert GOT == EXPECTED`, where that can be done without doubt.
 fn comparison(line: &str) -> Option<(&str, &str)> {
     let (got, expected) = line.strip_prefix("assert ")?.split_once(" == ")?;
@@ -140,11 +178,18 @@ fn subject(task: &Task) -> String {
 }
 
 fn expectation(task: &Task) -> &'static str {
+    let source = task.hidden.source_patch.lossy();
+    let added: Vec<&str> = source.lines().filter(|line| line.starts_with('+')).collect();
+    let is_added = |name: &str| added.iter().any(|line| WORD.find_iter(line).any(|word| word.as_str() == name));
     let adds = |failing: &FailingTest| {
         let exception = failing.exception.as_deref().unwrap_or_default();
         let missing =
             ["AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "Stub"].contains(&exception);
-        missing || failing.message.contains("unexpected keyword argument")
+        let first = failing.message.lines().next().unwrap_or_default();
+        // The missing name stands in quotes, last: "'Stats' object has no attribute 'mode'".
+        let named = first.split('\'').skip(1).step_by(2).filter(|name| !name.contains(' ')).last().unwrap_or_default();
+        (missing || first.contains("unexpected keyword argument"))
+            && is_added(named.rsplit('.').next().unwrap_or(named))
     };
     if task.hidden.failing.iter().all(|failing| failing.transition == Transition::TimeoutToPass) {
         "The call returns promptly with the right result."
@@ -177,6 +222,17 @@ mod tests {
         assert!(text.contains("- `ZeroDivisionError: division by zero` is raised."), "{text}");
         assert!(!text.contains("Fix ratio"), "{text}");
         assert_eq!(fill(&task, |_| false), None);
+    }
+
+    #[test]
+    fn a_bare_comparison_names_what_was_called_and_a_typo_is_no_new_interface() {
+        let mut task = task("'set' object has no attribute 'issupserset'");
+        task.hidden.failing[0].exception = Some("AttributeError".into());
+        let text = fill(&task, |_| true).unwrap();
+        assert!(text.contains("- Seen when using `ratio`."), "{text}");
+        assert!(text.contains("are the expected ones"), "{text}");
+        task.hidden.failing[0].message = "module 'lib' has no attribute '_safe_divide'".into();
+        assert!(fill(&task, |_| true).unwrap().contains("interface named above"), "{text}");
     }
 
     #[test]

@@ -1,1 +1,154 @@
-//! (being written)
+//! Test runners: how each is started and how its results are read. Pure: plans and parses, never runs anything.
+//!
+//! Results never come from printed text. A runner script of ours works inside the test process and appends sealed
+//! records to a file of its own ([`channel`]). What a test run means for a task, this module does not know.
+
+pub mod channel;
+mod pytest;
+mod unittest;
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    record::{
+        environment::Runner,
+        suite::{Selection, Variation},
+    },
+    sandbox::{ENVIRONMENT, TREE},
+};
+
+/// Where the runner scripts are shown inside a sandbox, read-only.
+pub const RUNNERS: &str = "/opt/curate";
+/// Where the results directory is shown inside a sandbox, writable.
+pub const RESULTS: &str = "/results";
+
+/// The scripts to show at [`RUNNERS`], by name; the same for every runner.
+pub const SCRIPTS: [(&str, &str); 3] = [
+    ("curate_channel.py", include_str!("python/curate_channel.py")),
+    ("curate_pytest.py", pytest::SCRIPT),
+    ("curate_unittest.py", unittest::SCRIPT),
+];
+
+/// One run to plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    /// Secret of this run; seals the records.
+    pub nonce: &'a str,
+    /// Name of the results file in [`RESULTS`]; it must exist.
+    pub results: &'a str,
+    /// Name of the file in [`RESULTS`] that the instructions will be in.
+    pub instructions: &'a str,
+    pub selection: &'a Selection,
+    /// A test id that names no single test stands for all tests below it.
+    pub is_loose: bool,
+    pub variation: Variation,
+    pub with_stubs: bool,
+    /// Limit for each phase of a test, seconds.
+    pub test_wall_s: f64,
+}
+
+/// How to start the tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// No word in it needs quoting for a shell.
+    pub argv: Vec<String>,
+    /// JSON text to put into the instructions file; the runner removes it before it runs foreign code.
+    pub instructions: String,
+}
+
+#[derive(Serialize)]
+struct Chosen<'a> {
+    kind: &'a str,
+    items: &'a [String],
+}
+
+/// Returns how to run the planned tests.
+pub fn plan(runner: Runner, plan: &Plan) -> Planned {
+    let script = match runner {
+        Runner::Pytest => pytest::NAME,
+        Runner::Unittest => unittest::NAME,
+    };
+    let selection = match plan.selection {
+        Selection::All => Chosen { kind: "all", items: &[] },
+        Selection::Files(files) => Chosen { kind: "files", items: files },
+        Selection::Tests(tests) => Chosen { kind: "tests", items: tests },
+    };
+    let instructions = json!({
+        "nonce": plan.nonce,
+        "results": format!("{RESULTS}/{}", plan.results),
+        "root": TREE,
+        "selection": selection,
+        "loose": plan.is_loose,
+        "order_seed": plan.variation.order_seed,
+        "hash_seed": plan.variation.hash_seed,
+        "stubs": plan.with_stubs,
+        "test_wall_s": plan.test_wall_s,
+    });
+    Planned {
+        argv: vec![
+            format!("{ENVIRONMENT}/bin/python"),
+            format!("{RUNNERS}/{script}"),
+            format!("{RESULTS}/{}", plan.instructions),
+        ],
+        instructions: instructions.to_string(),
+    }
+}
+
+/// Returns the command that runs the visible tests in an agent's shell, as an agent would type it.
+pub fn visible_command(runner: Runner) -> &'static str {
+    match runner {
+        Runner::Pytest => "python -m pytest",
+        Runner::Unittest => "python -m unittest",
+    }
+}
+
+/// Returns the file of a test id, relative to the tree, where the id names it.
+pub fn file_of(runner: Runner, test_id: &str) -> Option<&str> {
+    match runner {
+        Runner::Pytest => test_id.split_once("::").map(|(file, _)| file),
+        Runner::Unittest => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_reach_the_runner_as_they_are() {
+        let ids = vec!["tests/test a.py::T::test[x y]".to_owned(), "t.py::test[\"'\\$(id)\n]".to_owned()];
+        let selection = Selection::Tests(ids.clone());
+        let planned = plan(
+            Runner::Pytest,
+            &Plan {
+                nonce: "00ff",
+                results: "r.jsonl",
+                instructions: "i.json",
+                selection: &selection,
+                is_loose: false,
+                variation: Variation { order_seed: Some(u64::MAX), ..Variation::PLAIN },
+                with_stubs: false,
+                test_wall_s: 1.5,
+            },
+        );
+        assert_eq!(planned.argv, ["/opt/env/bin/python", "/opt/curate/curate_pytest.py", "/results/i.json"]);
+        let read: serde_json::Value = serde_json::from_str(&planned.instructions).unwrap();
+        assert_eq!(read["selection"], json!({"kind": "tests", "items": ids}));
+        assert_eq!(read["order_seed"], u64::MAX);
+        assert!(!planned.argv.concat().contains("00ff"));
+    }
+
+    #[test]
+    fn every_planned_script_is_shown() {
+        for name in [pytest::NAME, unittest::NAME] {
+            assert!(SCRIPTS.iter().any(|(shown, text)| *shown == name && text.contains("import curate_channel")));
+        }
+    }
+
+    #[test]
+    fn the_file_of_an_id_ends_at_the_first_colons() {
+        assert_eq!(file_of(Runner::Pytest, "a b/t.py::test[::x]"), Some("a b/t.py"));
+        assert_eq!(file_of(Runner::Unittest, "tests.test_a.A.test"), None);
+    }
+}

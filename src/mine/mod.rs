@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// What mining found, newest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Selection {
     /// One per commit looked at.
     pub verdicts: Vec<CommitVerdict>,

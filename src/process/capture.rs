@@ -1,6 +1,6 @@
 //! Bounded head and tail of a stream.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, fmt::Write};
 
 /// What is kept of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Capture {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        text.push_str(&format!("[… {left_out} bytes left out …]\n"));
+        let _ = writeln!(text, "[… {left_out} bytes left out …]");
         text.push_str(&String::from_utf8_lossy(tail));
         text
     }

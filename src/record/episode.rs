@@ -57,11 +57,14 @@ pub struct Message {
 }
 
 /// Who acts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyName {
+    /// Applies the gold patch
     Oracle,
+    /// Finishes at once
     Noop,
+    /// A scripted agent that fixes or fails by a seeded choice
     Mock,
 }
 
@@ -121,6 +124,9 @@ pub struct Budget {
     pub command_s: u64,
 }
 
+/// How [`Episode::stop_detail`] begins when what the agent left was too large to keep.
+pub const PATCH_TOO_LARGE: &str = "patch_too_large";
+
 /// Times, kept apart because they differ from run to run and are never exported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -149,7 +155,8 @@ pub struct Episode {
     /// Difference between base and what the agent left, whatever it did to its repository.
     pub patch: ByteText,
     pub stop: StopReason,
-    /// What stands behind an infrastructure or provider stop; empty otherwise.
+    /// What stands behind the stop where there is more to say; begins with [`PATCH_TOO_LARGE`] where the patch was not
+    /// kept for its size.
     pub stop_detail: String,
     pub timing: Timing,
 }

@@ -1,15 +1,21 @@
 //! Isolated execution: what may be seen and used ([`Spec`], [`Limits`]), and the two ways to run: one command
 //! ([`run`]) or a persistent shell ([`session::Session`]).
+//!
+//! A sandbox is a set of namespaces that bubblewrap makes and one process in it. No network but loopback, no
+//! capabilities, no host but what is named; it ends by its first process being killed, which takes all others along,
+//! also when we die. What runs inside, and why, this module does not know.
 
 pub mod bwrap;
+pub mod cgroup;
+mod launch;
 pub mod overlay;
 pub mod session;
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
-use crate::process::Capture;
+use crate::process::{self, Bounds, Capture};
 use overlay::Workspace;
 
 /// How isolation is achieved.
@@ -17,8 +23,6 @@ use overlay::Workspace;
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
     Bubblewrap,
-    /// No isolation at all; only with `--unsafe-no-sandbox`.
-    None,
 }
 
 impl Backend {
@@ -27,7 +31,58 @@ impl Backend {
     /// # Errors
     /// Bubblewrap is missing or not usable; the message names the cause and the next step.
     pub fn probe() -> Result<Backend> {
-        todo!()
+        let spec = Spec {
+            workspace: None,
+            mounts: Vec::new(),
+            env: Vec::new(),
+            network: false,
+            limits: Limits { wall: Duration::from_secs(20), ..Limits::default() },
+        };
+        let output = match run(Backend::Bubblewrap, &spec, &["true".to_owned()]) {
+            Ok(Output { exit: Exit::Code(0), .. }) => return Ok(Backend::Bubblewrap),
+            Ok(output) => output,
+            Err(error) => return Err(error.context("start a sandbox; refusing to run without one")),
+        };
+        if output.exit == Exit::Interrupted {
+            return Err(crate::interrupt::Interrupted.into());
+        }
+        let seen = output.stderr.text();
+        bail!("start a sandbox; refusing to run without one: {} ({:?}); {}", seen.trim(), output.exit, next_step(&seen))
+    }
+}
+
+/// Says what to do about a sandbox that does not start, from what its set-up printed.
+fn next_step(seen: &str) -> &'static str {
+    if seen.contains("bwrap: not found") || seen.contains("execute bwrap") {
+        "install bubblewrap (Debian, Fedora and Arch name the package `bubblewrap`)"
+    } else if seen.contains("Unknown option") {
+        "bubblewrap 0.8 or later is needed"
+    } else if seen.contains("prlimit") {
+        "install util-linux, which brings `prlimit`"
+    } else {
+        "unprivileged user namespaces seem to be blocked: on Ubuntu 24.04 or later set \
+         `sysctl kernel.apparmor_restrict_unprivileged_userns=0` or give bwrap an AppArmor profile; in a container \
+         allow them (docker: `--security-opt seccomp=unconfined --security-opt systempaths=unconfined`)"
+    }
+}
+
+/// What the host offers for a sandbox besides bubblewrap, for `doctor`.
+#[derive(Clone, Debug)]
+pub struct Capabilities {
+    /// Overlays over the templates; otherwise they are copied.
+    pub overlay: bool,
+    /// Address-space randomisation can be switched off.
+    pub fixed_addresses: bool,
+    /// Control groups that bound whole sandboxes; otherwise there are only limits per process.
+    pub control_groups: cgroup::Support,
+}
+
+/// Finds out, by trying, what the host offers for workspaces below `scratch`.
+pub fn capabilities(scratch: &std::path::Path) -> Capabilities {
+    Capabilities {
+        overlay: overlay::is_available(scratch),
+        fixed_addresses: launch::has_fixed_addresses(),
+        control_groups: cgroup::support().clone(),
     }
 }
 
@@ -52,7 +107,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            wall: Duration::from_secs(600),
+            wall: Duration::from_mins(10),
             memory_bytes: 4 << 30,
             processes: 512,
             file_bytes: 1 << 30,
@@ -85,6 +140,7 @@ pub struct Spec<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Code(i32),
+    /// Seen as exit code 128 + n, as shells do; a command that exits with such a code itself looks the same.
     Signal(i32),
     TimedOut,
     /// A control group's memory limit ended it.
@@ -105,7 +161,27 @@ pub struct Output {
 /// Runs one command in a sandbox of its own; every process in it is dead when this returns.
 ///
 /// # Errors
-/// The backend cannot be started at all.
-pub fn run(_backend: Backend, _spec: &Spec, _argv: &[String]) -> Result<Output> {
-    todo!()
+/// The backend cannot be started at all. A sandbox that starts but cannot be set up gives [`Exit::Lost`] with the
+/// reason in `Output::stderr`.
+pub fn run(backend: Backend, spec: &Spec, argv: &[String]) -> Result<Output> {
+    let Backend::Bubblewrap = backend;
+    let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
+    let mut sandbox = launch::launch(spec, None, &argv)?;
+    let bounds = Bounds { wall: spec.limits.wall, grace: Duration::ZERO, max_output_bytes: spec.limits.output_bytes };
+    let finished = sandbox.take_running().finish(&[], bounds)?;
+    let kills = sandbox.out_of_memory_kills();
+    let exit = match (finished.exit, sandbox.end()) {
+        (process::Exit::TimedOut, _) => Exit::TimedOut,
+        (process::Exit::Interrupted, _) => Exit::Interrupted,
+        (_, code) => blame_memory(code.map_or(Exit::Lost, launch::exit_of), kills),
+    };
+    Ok(Output { exit, stdout: finished.stdout, stderr: finished.stderr, wall: finished.wall })
+}
+
+/// Names the memory limit where it is what killed the command.
+fn blame_memory(exit: Exit, kills: u64) -> Exit {
+    match exit {
+        Exit::Signal(9) | Exit::Lost if kills > 0 => Exit::OutOfMemory,
+        exit => exit,
+    }
 }

@@ -229,6 +229,14 @@ impl Store {
     /// # Errors
     /// The database cannot be read, or a body is damaged.
     pub fn all<T: DeserializeOwned>(&self, stage: &str) -> Result<Vec<T>> {
+        Ok(self.all_with_subject(stage)?.into_iter().map(|(_, body)| body).collect())
+    }
+
+    /// Returns the subjects and current bodies of a stage, sorted by subject.
+    ///
+    /// # Errors
+    /// As [`Store::all`].
+    pub fn all_with_subject<T: DeserializeOwned>(&self, stage: &str) -> Result<Vec<(String, T)>> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached(
             "SELECT h.subject, r.body FROM heads h JOIN records r USING (stage, key) WHERE h.stage = ?1 ORDER BY h.subject",
@@ -238,7 +246,8 @@ impl Store {
         while let Some(row) = rows.next()? {
             let subject: String = row.get(0)?;
             let body: Vec<u8> = row.get(1)?;
-            bodies.push(decode(&body).with_context(|| format!("read record `{stage}` of `{subject}`"))?);
+            let body = decode(&body).with_context(|| format!("read record `{stage}` of `{subject}`"))?;
+            bodies.push((subject, body));
         }
         Ok(bodies)
     }

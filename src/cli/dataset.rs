@@ -1,0 +1,140 @@
+//! Which dataset a command means, and what the store holds of it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    cache::Cache,
+    mine::Selection,
+    record::{
+        candidate::{Candidate, CommitVerdict},
+        environment::BuildOutcome,
+        episode::{Episode, Grade},
+        failure::Failure,
+        task::{Issue, Task, Validation},
+    },
+    sources,
+    store::Store,
+};
+
+/// Store stage of what a walk selected: one record per repository.
+pub const SELECTION: &str = "selection";
+
+/// Directory of datasets that are named without a path.
+const DATASETS: &str = "datasets";
+
+/// Returns the directory of a dataset: a bare name lies below `datasets/`, anything with a `/` is a path.
+pub fn directory(name: &str) -> PathBuf {
+    if name.contains('/') || name == "." || name == ".." { PathBuf::from(name) } else { Path::new(DATASETS).join(name) }
+}
+
+/// Opens the dataset that a command names, or the only one there is.
+///
+/// # Errors
+/// None is named and there is not exactly one, or it cannot be opened.
+pub fn open(name: Option<&str>) -> Result<Store> {
+    if let Some(name) = name {
+        return Store::open(&directory(name));
+    }
+    let mut found: Vec<String> = fs::read_dir(DATASETS)
+        .map(|entries| {
+            let names = entries.flatten().filter(|entry| entry.path().join("curate.db").is_file());
+            names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+        })
+        .unwrap_or_default();
+    found.sort();
+    match found.as_slice() {
+        [only] => Store::open(&directory(only)),
+        [] => bail!(
+            "find a dataset below `{DATASETS}`; make one with `curate mine --repo …` or name one with `--dataset`"
+        ),
+        several => bail!("choose a dataset: `--dataset` must name one of {}", several.join(", ")),
+    }
+}
+
+/// Finds repositories by what their records call them, once each.
+pub struct Locator<'a> {
+    cache: &'a Cache,
+    known: Mutex<BTreeMap<String, PathBuf>>,
+}
+
+impl<'a> Locator<'a> {
+    pub fn new(cache: &'a Cache) -> Locator<'a> {
+        Locator { cache, known: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// # Errors
+    /// As [`sources::resolve`].
+    pub fn locate(&self, given: &str) -> Result<PathBuf> {
+        let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(path) = known.get(given) {
+            return Ok(path.clone());
+        }
+        let source = sources::resolve(self.cache, given, false)
+            .with_context(|| format!("find the repository `{given}` that the dataset was mined from"))?;
+        known.insert(given.to_owned(), source.path.clone());
+        Ok(source.path)
+    }
+}
+
+/// The current records of a dataset, joined: nothing that the current selection does not hold.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    pub commits: Vec<CommitVerdict>,
+    /// By `instance_id`, as are the next three.
+    pub candidates: BTreeMap<String, Candidate>,
+    pub builds: BTreeMap<String, BuildOutcome>,
+    pub validations: BTreeMap<String, Validation>,
+    pub issues: BTreeMap<String, Result<Issue, Failure>>,
+    /// With their grades, sorted by `episode_id`.
+    pub episodes: Vec<(Episode, Grade)>,
+}
+
+impl Records {
+    /// # Errors
+    /// The store cannot be read.
+    pub fn load(store: &Store) -> Result<Records> {
+        let mut records = Records::default();
+        for selection in store.all::<Selection>(SELECTION)? {
+            records.commits.extend(selection.verdicts);
+            let candidates = selection.candidates.into_iter();
+            records.candidates.extend(candidates.map(|candidate| (candidate.instance_id.clone(), candidate)));
+        }
+        let current = |id: &str| records.candidates.contains_key(id);
+        for (id, build) in store.all_with_subject::<BuildOutcome>("build")?.into_iter().filter(|(id, _)| current(id)) {
+            records.builds.insert(id, build);
+        }
+        let built = |id: &str| matches!(records.builds.get(id), Some(Ok(_)));
+        for validation in store.all::<Validation>("validate")?.into_iter().filter(|v| built(&v.instance_id)) {
+            records.validations.insert(validation.instance_id.clone(), validation);
+        }
+        let valid = |id: &str| records.validations.get(id).is_some_and(|validation| validation.verdict.is_ok());
+        for (id, issue) in store.all_with_subject("issue")?.into_iter().filter(|(id, _)| valid(id)) {
+            records.issues.insert(id, issue);
+        }
+        let mut grades: BTreeMap<String, Grade> =
+            store.all::<Grade>("grade")?.into_iter().map(|grade| (grade.episode_id.clone(), grade)).collect();
+        for episode in store.all::<Episode>("rollout")? {
+            if matches!(records.issues.get(&episode.instance_id), Some(Ok(_)))
+                && let Some(grade) = grades.remove(&episode.episode_id)
+            {
+                records.episodes.push((episode, grade));
+            }
+        }
+        Ok(records)
+    }
+
+    /// Returns every task that has an issue text, sorted by id.
+    pub fn tasks(&self) -> Vec<(&Task, &Issue)> {
+        let issue = |id: &str| self.issues.get(id).and_then(|issue| issue.as_ref().ok());
+        let tasks =
+            self.validations.iter().filter_map(|(id, validation)| Some((id, validation.verdict.as_ref().ok()?)));
+        tasks.filter_map(|(id, task)| Some((task, issue(id)?))).collect()
+    }
+}

@@ -1,0 +1,170 @@
+//! `curate why`: everything known of a commit, a task or an episode.
+
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+
+use crate::record::{
+    candidate::CommitVerdict,
+    suite::{Selection, Status, SuiteOutcome, SuiteRun},
+    task::Validation,
+};
+
+use super::{
+    Session, args,
+    dataset::{self, Records},
+    exit::Exit,
+    output,
+};
+
+pub fn command(session: &Session, flags: &args::Why) -> Result<Exit> {
+    let store = dataset::open(flags.dataset.dataset.as_deref())?;
+    let records = Records::load(&store)?;
+    let subject = flags.subject.as_str();
+    if let Some((episode, grade)) = records.episodes.iter().find(|(episode, _)| episode.episode_id == subject) {
+        let mut text: String = episode.messages.iter().map(|message| output::message_text(message) + "\n").collect();
+        text.push_str(&format!("stop: {} {}\n", episode.stop.name(), episode.stop_detail));
+        text.push_str(&output::grade_text(grade));
+        session.result(&json!({ "episode": episode, "grade": grade }), &text);
+        return Ok(Exit::Done);
+    }
+    let (commits, id) = find(&records, subject)?;
+    let mut text = String::new();
+    for verdict in &commits {
+        text.push_str(&commit_text(verdict));
+    }
+    let mut ledger = json!({ "commits": commits });
+    if let Some(id) = id {
+        text.push_str(&candidate_text(&records, &id));
+        ledger["candidate"] = json!(records.candidates.get(&id));
+        ledger["build"] = json!(records.builds.get(&id));
+        ledger["validation"] = json!(records.validations.get(&id));
+        ledger["issue"] = json!(records.issues.get(&id));
+        let grades: Vec<Value> =
+            records.episodes.iter().filter(|(e, _)| e.instance_id == id).map(|(_, grade)| json!(grade)).collect();
+        ledger["grades"] = json!(grades);
+    }
+    session.result(&ledger, &text);
+    Ok(Exit::Done)
+}
+
+/// Finds the commit verdicts that an abbreviated id or a candidate's id means, and the candidate.
+fn find<'a>(records: &'a Records, subject: &str) -> Result<(Vec<&'a CommitVerdict>, Option<String>)> {
+    if let Some(candidate) = records.candidates.get(subject) {
+        let commits = records.commits.iter().filter(|verdict| verdict.commit == candidate.fix_commit).collect();
+        return Ok((commits, Some(subject.to_owned())));
+    }
+    let is_hash = subject.len() >= 4 && subject.chars().all(|c| c.is_ascii_hexdigit());
+    let commits: Vec<&CommitVerdict> = records
+        .commits
+        .iter()
+        .filter(|verdict| is_hash && verdict.commit.starts_with(&subject.to_lowercase()))
+        .collect();
+    match commits.as_slice() {
+        [] => bail!(
+            "find `{subject}` in the dataset: it is no commit looked at (at least 4 digits), task or episode; \
+             `curate status` lists what there is"
+        ),
+        [only] => {
+            let id = records.candidates.values().find(|c| c.fix_commit == only.commit).map(|c| c.instance_id.clone());
+            Ok((commits, id))
+        }
+        _ => Ok((commits, None)),
+    }
+}
+
+fn commit_text(verdict: &CommitVerdict) -> String {
+    let reason = verdict.reason.map_or_else(|| "candidate".to_owned(), |reason| reason.name());
+    format!("commit {}\n  {}\n  {reason} {}\n", verdict.commit, verdict.subject, verdict.detail)
+}
+
+fn candidate_text(records: &Records, id: &str) -> String {
+    let mut text = format!("{id}\n");
+    match records.builds.get(id) {
+        None => text.push_str("  environment: not tried\n"),
+        Some(Err(failure)) => text.push_str(&format!("  environment: {failure}\n")),
+        Some(Ok(build)) => {
+            let recipe = &build.recipe;
+            text.push_str(&format!(
+                "  environment: {} Python {} ({}), {} as of {}, rung {}\n",
+                build.environment.key.short(),
+                build.environment.interpreter.version,
+                recipe.interpreter_reason,
+                build.runner.name(),
+                recipe.cutoff,
+                recipe.rung
+            ));
+            for rung in &recipe.failed_rungs {
+                text.push_str(&format!("    before that: {rung}\n"));
+            }
+        }
+    }
+    if let Some(validation) = records.validations.get(id) {
+        text.push_str(&validation_text(validation));
+    }
+    match records.issues.get(id) {
+        None => {}
+        Some(Err(failure)) => text.push_str(&format!("  issue: {failure}\n")),
+        Some(Ok(issue)) => {
+            text.push_str(&format!("  issue by {}:\n", issue.writer.name()));
+            text.extend(issue.text.lines().map(|line| format!("    | {line}\n")));
+            text.extend(issue.findings.iter().map(|finding| format!("    left out by the gate: {finding}\n")));
+        }
+    }
+    for (episode, grade) in records.episodes.iter().filter(|(episode, _)| episode.instance_id == id) {
+        let reward = grade.reward.map_or("null".to_owned(), |reward| format!("{reward:.1}"));
+        text.push_str(&format!("  episode {}: {} reward {reward}\n", episode.episode_id, grade.label.name()));
+    }
+    text
+}
+
+fn validation_text(validation: &Validation) -> String {
+    let mut text = String::new();
+    match &validation.verdict {
+        Err(failure) => text.push_str(&format!("  validation: {failure}\n")),
+        Ok(task) => {
+            let hidden = &task.hidden;
+            let scope = if hidden.whole_suite { "the whole suite" } else { "the touched files" };
+            text.push_str(&format!(
+                "  validation: task, {:?}, {} fail-to-pass, {} pass-to-pass over {scope}, hash seed {}\n",
+                hidden.label,
+                hidden.fail_to_pass.len(),
+                hidden.pass_to_pass.len(),
+                hidden.hash_seed
+            ));
+            for failing in &hidden.failing {
+                let first = failing.message.lines().next().unwrap_or_default();
+                let exception = failing.exception.as_deref().unwrap_or_default();
+                text.push_str(&format!("    {} ({:?}) {exception}: {first}\n", failing.test_id, failing.transition));
+            }
+        }
+    }
+    for (id, reason) in &validation.quarantined {
+        text.push_str(&format!("    quarantined: {id} ({reason:?})\n"));
+    }
+    text.push_str("  runs:\n");
+    text.extend(validation.runs.iter().map(run_text));
+    text
+}
+
+fn run_text(run: &SuiteRun) -> String {
+    let selection = match &run.selection {
+        Selection::All => "whole suite".to_owned(),
+        Selection::Files(files) => files.join(" "),
+        Selection::Tests(tests) if tests.len() == 1 => tests[0].clone(),
+        Selection::Tests(tests) => format!("{} tests", tests.len()),
+    };
+    let outcome = match &run.outcome {
+        SuiteOutcome::NotRun(failure) => format!("not run, {failure}"),
+        SuiteOutcome::Ran(report) => {
+            let n_passed = report.tests.values().filter(|result| result.status == Status::Passed).count();
+            let whole = if report.complete { "" } else { ", incomplete" };
+            let errors = report.collection_errors.len();
+            let errors = if errors == 0 { String::new() } else { format!(", {errors} files not collected") };
+            format!("{n_passed} of {} passed{errors}{whole}", report.tests.len())
+        }
+    };
+    let order = run.variation.order_seed.map_or("own order".to_owned(), |seed| format!("order {seed}"));
+    let stubs = if run.with_stubs { ", stubs" } else { "" };
+    let (state, seed) = (run.state, run.variation.hash_seed);
+    format!("    {state:?} ({selection}; seed {seed}, {order}{stubs}): {outcome} in {} ms\n", run.wall_ms)
+}

@@ -1,0 +1,382 @@
+"""Runs pytest for curate and reports over the result channel. For pytest 3 and later.
+
+Printed text is not involved. What the repository's own configuration says about which files, classes and functions
+are tests, about markers and warnings is kept; of `addopts` only what decides whether and under which name a test can
+be imported. A plugin of ours watches the raw exception of each phase next to the report that other plugins make of
+it: a report that says `passed` over an exception does not count.
+"""
+
+import sys
+
+# Options in `addopts` that are kept: how many further words each takes when its value is not attached by `=`.
+KEPT_OPTIONS = {
+    "-p": 1,
+    "-W": 1,
+    "--pythonwarnings": 1,
+    "--import-mode": 1,
+    "--asyncio-mode": 1,
+    "--ignore": 1,
+    "--ignore-glob": 1,
+    "--confcutdir": 1,
+    "-o": 1,
+    "--override-ini": 1,
+    "--ds": 1,
+    "--dc": 1,
+    "--no-migrations": 0,
+    "--nomigrations": 0,
+    "--create-db": 0,
+}
+# Kept only when everything is run: what the repository leaves out of a plain run.
+KEPT_FOR_ALL = {"-m": 1, "--deselect": 1}
+# Plugins that reorder tests.
+BLOCKED = ("randomly", "random_order", "random-order", "reverse", "reorder")
+# Where a plain run looks for its configuration, with the sections that make a file count ("" = always).
+CONFIGURATIONS = (
+    ("pytest.toml", ("",)),
+    (".pytest.toml", ("",)),
+    ("pytest.ini", ("",)),
+    (".pytest.ini", ("",)),
+    ("pyproject.toml", ("[tool.pytest.ini_options]", "[tool.pytest]")),
+    ("tox.ini", ("[pytest]",)),
+    ("setup.cfg", ("[tool:pytest]",)),
+)
+# Names that count as test files besides the repository's `python_files`.
+ALWAYS_TESTS = ("tests.py", "test.py")
+
+
+def kept_options(words, run_all):
+    """Returns the options of `addopts` that stay in force."""
+    kept = dict(KEPT_OPTIONS, **KEPT_FOR_ALL) if run_all else KEPT_OPTIONS
+    result = []
+    words = list(words)
+    while words:
+        word = words.pop(0)
+        name = word.split("=", 1)[0] if word.startswith("--") else word[:2]
+        if name not in kept:
+            continue
+        result.append(word)
+        if word == name and kept[name]:
+            result.extend(words[: kept[name]])
+            del words[: kept[name]]
+    return result
+
+
+def configuration(root, version):
+    """Returns the configuration file that a plain run in `root` uses, or `None`."""
+    import os
+
+    for name, sections in CONFIGURATIONS:
+        path = os.path.join(root, name)
+        if not os.path.isfile(path):
+            continue
+        if name.endswith("pytest.toml") and version < (9,) or name == ".pytest.ini" and version < (6,):
+            continue
+        if name == "pyproject.toml" and version < (6,):
+            continue
+        with open(path, "rb") as handle:
+            lines = [line.strip() for line in handle.read().decode("utf-8", "replace").splitlines()]
+        if any(not section or any(line.startswith(section) for line in lines) for section in sections):
+            return path
+    return None
+
+
+def exception_kind(error):
+    """Returns what an exception means to pytest: `skipped`, `xfailed` or `failed`."""
+    names = [base.__name__ for base in type(error).__mro__]
+    if "Skipped" in names or "SkipTest" in names:
+        return "skipped"
+    return "xfailed" if "XFailed" in names else "failed"
+
+
+def report_outcome(report):
+    if report.outcome == "passed":
+        return "xpassed" if hasattr(report, "wasxfail") else "passed"
+    if report.outcome == "skipped":
+        return "xfailed" if hasattr(report, "wasxfail") else "skipped"
+    # Also `rerun`: a test that needs a second try has failed.
+    return "failed"
+
+
+def report_message(report):
+    """Returns what a report says, as an object whose text form it is."""
+    representation = report.longrepr
+    if isinstance(representation, tuple) and len(representation) == 3:
+        return representation[2]
+    crash = getattr(representation, "reprcrash", None)
+    if crash is not None:
+        return crash.message
+    return "" if representation is None else representation
+
+
+def make_plugin(pytest, channel, plan, recorder, watch, stubs):
+    root = plan["root"]
+    selection = plan["selection"]
+    wrapper = pytest.hookimpl(hookwrapper=True)
+    first = pytest.hookimpl(tryfirst=True)
+    last = pytest.hookimpl(trylast=True)
+    # Nearest to the test itself, so that no other plugin can swallow the exception before us.
+    innermost = pytest.hookimpl(hookwrapper=True, trylast=True)
+    outermost = pytest.hookimpl(hookwrapper=True, tryfirst=True)
+
+    class Phase(object):
+        """What was seen of one phase of the running test."""
+
+        def __init__(self, kind, fields, timed_out):
+            self.kind = kind
+            self.fields = fields
+            self.timed_out = timed_out
+
+    class Plugin(object):
+        def __init__(self):
+            self.phases = {}
+            self.running = None
+            self.n_collected = 0
+            self.finished = False
+
+        # Configuration and collection
+
+        @first
+        def pytest_configure(self, config):
+            if selection["kind"] != "all":
+                config.args[:] = [path for path in plan["paths"] if self.is_test_file(config, path)]
+            if hasattr(config.option, "hypothesis_seed") and config.option.hypothesis_seed is None:
+                config.option.hypothesis_seed = str(plan["hash_seed"])
+
+        def is_test_file(self, config, path):
+            import fnmatch
+            import os
+
+            if os.path.isdir(path):
+                return True
+            name = path.rsplit("/", 1)[-1]
+            for pattern in list(config.getini("python_files")) + list(ALWAYS_TESTS):
+                if "/" in pattern and fnmatch.fnmatch(path, "*/" + pattern) or fnmatch.fnmatch(name, pattern):
+                    return True
+            return False
+
+        @last
+        def pytest_sessionstart(self, session):
+            import os
+
+            recorder.write("start", pid=os.getpid())
+
+        @outermost
+        def pytest_make_collect_report(self, collector):
+            is_module = isinstance(collector, pytest.Module)
+            if is_module:
+                watch.arm()
+            outcome = yield
+            timed_out = watch.disarm() if is_module else False
+            report = outcome.get_result()
+            if report.failed or timed_out:
+                self.collection_error(collector, report)
+
+        def collection_error(self, collector, report):
+            call = getattr(report, "call", None)
+            error = call.excinfo.value if call is not None and call.excinfo is not None else None
+            # pytest wraps import and syntax errors in one of its own that carries printed text.
+            while type(error).__name__ == "CollectError":
+                cause = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
+                if cause is None:
+                    break
+                error = cause
+            fields = {"exception": None, "message": channel.describe(report_message(report)), "frames": []}
+            if error is not None:
+                traceback = getattr(error, "__traceback__", None) or call.excinfo.tb
+                fields = channel.failure_fields(error, traceback, root)
+            recorder.write("collection_error", file=channel.text(collector.nodeid.split("::")[0] or "."), **fields)
+
+        @outermost
+        def pytest_collection_modifyitems(self, session, config, items):
+            yield
+            if selection["kind"] == "tests":
+                is_chosen = channel.chooser(selection, plan["loose"])
+                chosen = [item for item in items if is_chosen(channel.text(item.nodeid))]
+                left = [item for item in items if not is_chosen(channel.text(item.nodeid))]
+                items[:] = chosen
+                if left:
+                    config.hook.pytest_deselected(items=left)
+            if plan["order_seed"] is not None:
+                items[:] = channel.shuffled(items, self.groups, plan["order_seed"])
+
+        def groups(self, item):
+            return item.nodeid.split("[")[0].split("::")[:-1] or [item.nodeid]
+
+        @last
+        def pytest_collection_finish(self, session):
+            if stubs is not None:
+                stubs.stop()
+            ids = [item.nodeid for item in session.items]
+            self.n_collected = len(set(ids))
+            recorder.write_collected(ids)
+
+        # One test
+
+        @outermost
+        def pytest_runtest_protocol(self, item, nextitem):
+            self.phases = {}
+            self.running = channel.text(item.nodeid)
+            recorder.write("test_start", id=self.running)
+            began = watch.clock()
+            outcome = yield
+            # Exceptions that no report spoke of; then the session itself is ending.
+            for when, phase in sorted(self.phases.items()):
+                if phase.kind == "failed" or phase.timed_out:
+                    self.result(when, "timed_out" if phase.timed_out else "failed", phase.fields)
+            if outcome.excinfo is None:
+                recorder.write("test_end", id=self.running, ms=int((watch.clock() - began) * 1000))
+            self.running = None
+
+        @innermost
+        def pytest_runtest_setup(self, item):
+            watch.arm()
+            outcome = yield
+            self.observe(item, "setup", outcome)
+
+        @innermost
+        def pytest_runtest_call(self, item):
+            watch.arm()
+            outcome = yield
+            self.observe(item, "call", outcome)
+
+        @innermost
+        def pytest_runtest_teardown(self, item, nextitem):
+            watch.arm()
+            outcome = yield
+            self.observe(item, "teardown", outcome)
+
+        def observe(self, item, when, outcome):
+            timed_out = watch.disarm()
+            raised = outcome.excinfo
+            # For `unittest` test cases pytest itself collects the exceptions on the side.
+            aside = getattr(item, "_excinfo", None)
+            if raised is None and aside:
+                raised = aside[0].type, aside[0].value, aside[0].tb
+            if raised is None:
+                self.phases[when] = Phase("passed", {}, timed_out)
+                return
+            error = raised[1]
+            fields = channel.failure_fields(error, raised[2], root)
+            # pytest-timeout fails a test with such a text.
+            if fields["message"].startswith(("Timeout >", "Timeout (>")) and "pytest_timeout" in sys.modules:
+                timed_out = True
+            self.phases[when] = Phase(exception_kind(error), fields, timed_out)
+
+        @outermost
+        def pytest_runtest_logreport(self, report):
+            if self.running is not None and channel.text(report.nodeid) == self.running:
+                self.judge(report)
+            yield
+
+        def judge(self, report):
+            outcome = report_outcome(report)
+            described = {"exception": None, "message": channel.describe(report_message(report)), "frames": []}
+            # Reports of subtests come while the test itself is still running.
+            is_subtest = type(report).__name__.lower().startswith("subtest")
+            if is_subtest:
+                if outcome != "passed":
+                    described["exception"] = described["message"].split(":")[0].strip() or None
+                    self.result("call", outcome, described)
+                return
+            phase = self.phases.pop(report.when, None)
+            if phase is None:
+                if outcome == "passed":
+                    outcome = "failed"
+                    described["message"] = "reported as passed, but it did not run"
+                self.result(report.when, outcome, described)
+                return
+            if phase.timed_out:
+                outcome = "timed_out"
+            elif outcome in ("passed", "xpassed") and phase.kind != "passed":
+                outcome = phase.kind
+            self.result(report.when, outcome, phase.fields or described)
+
+        def result(self, when, outcome, fields):
+            if outcome == "passed":
+                if when != "call":
+                    return
+                fields = {}
+            recorder.write("result", id=self.running, when=when, outcome=outcome, **fields)
+
+        # The end
+
+        @outermost
+        def pytest_sessionfinish(self, session, exitstatus):
+            self.finish(exitstatus)
+            yield
+
+        def finish(self, exitstatus):
+            if not self.finished:
+                self.finished = True
+                recorder.write("finish", n_collected=self.n_collected, exitstatus=int(exitstatus))
+
+    return Plugin()
+
+
+def replace_settings(plan):
+    """Makes pytest see our `addopts` and cache directory, in whatever file and format its configuration is."""
+    import tempfile
+
+    from _pytest.config import Config
+
+    original = Config.getini
+    run_all = plan["selection"]["kind"] == "all"
+    cache = tempfile.gettempdir() + "/pytest-cache"
+
+    def getini(self, name, *arguments, **options):
+        if name == "addopts":
+            return kept_options(original(self, name, *arguments, **options), run_all)
+        if name == "cache_dir":
+            return cache
+        return original(self, name, *arguments, **options)
+
+    Config.getini = getini
+
+
+def arguments(plan, version):
+    import os
+
+    root = plan["root"]
+    words = ["-q", "--tb=short", "--continue-on-collection-errors"]
+    for name in BLOCKED:
+        words += ["-p", "no:" + name]
+    if version >= (3, 5):
+        words.append("--rootdir=" + root)
+        path = configuration(root, version)
+        if path is not None:
+            words += ["-c", path]
+    if plan["selection"]["kind"] == "all":
+        return words
+    # Ids are `file::rest`; the plugin picks the exact ones, since not every id can be given as an argument.
+    files = []
+    for item in plan["selection"]["items"]:
+        path = os.path.join(root, item.split("::")[0])
+        if path not in files and os.path.exists(path):
+            files.append(path)
+    plan["paths"] = files
+    return words + (files or [root])
+
+
+def main():
+    import os
+
+    import curate_channel as channel
+
+    plan, recorder, watch = channel.begin(sys.argv[1])
+    del sys.path[0], sys.modules["curate_channel"]
+    for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
+        os.environ.pop(name, None)
+    stubs = channel.Stubs(plan["root"], recorder) if plan["stubs"] and sys.version_info[0] > 2 else None
+
+    import pytest
+
+    version = tuple(int(part) for part in pytest.__version__.split(".")[:2] if part.isdigit())
+    words = arguments(plan, version)
+    replace_settings(plan)
+    sys.argv[:] = [os.path.join(os.path.dirname(sys.executable), "pytest")] + words
+    code = pytest.main(words, plugins=[make_plugin(pytest, channel, plan, recorder, watch, stubs)])
+    sys.exit(int(code))
+
+
+if __name__ == "__main__":
+    main()
