@@ -25,7 +25,7 @@ mod apply;
 mod binary;
 pub mod create;
 pub mod diff;
-mod hunks;
+pub mod hunks;
 pub mod object;
 mod patch;
 mod quote;

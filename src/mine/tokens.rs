@@ -4,9 +4,11 @@
 //! Not a parser. Two texts with the same tokens mean the same; two with different tokens may. Whatever the lexer is not
 //! sure of (an open string or bracket, a dedent to nowhere) gives no answer, and the change is then taken for a real one.
 
+use crate::git::hunks::equal_prefix;
+
 /// Says whether two Python files differ in comments, docstrings, blank lines and layout alone.
 pub fn is_same_code(old: &[u8], new: &[u8]) -> bool {
-    let common = old.iter().zip(new).take_while(|(left, right)| left == right).count();
+    let common = equal_prefix(old, new);
     let Some(mut left) = Lexer::at_last_line(old, common) else { return false };
     let mut right = Lexer { text: new, ..left.clone() };
     let (mut old_line, mut new_line) = (Vec::new(), Vec::new());
