@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::record::{
+    candidate::RejectReason,
     episode::{Label, StopReason},
     task::EvidenceLabel,
 };
@@ -52,7 +53,7 @@ impl Outcomes {
     pub fn of(records: &Records) -> Outcomes {
         let mut outcomes = Outcomes::default();
         for verdict in &records.commits {
-            let reason = verdict.reason.map_or_else(|| "candidate".to_owned(), |reason| reason.name());
+            let reason = verdict.reason.map_or_else(|| "candidate".to_owned(), RejectReason::name);
             outcomes.commits.insert(verdict.commit.clone(), reason);
         }
         for (id, build) in &records.builds {

@@ -353,6 +353,7 @@ fn b011_formats_that_cannot_be_read_are_named() {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "a skipped check says so")]
 fn b013_a_repository_of_another_user_is_refused_with_a_way_out() {
     let fixture = Fixture::new();
     if std::os::unix::fs::chown(fixture.path(), Some(12345), None).is_err() {
