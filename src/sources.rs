@@ -220,7 +220,9 @@ fn git(arguments: &[OsString], last: Option<OsString>) -> Result<()> {
         Exit::TimedOut => bail!("it took longer than {} minutes", TRANSFER_LIMIT.as_secs() / 60),
         Exit::Code(_) | Exit::Signal(_) => {
             let text = finished.stderr.text();
-            let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("git said nothing");
+            let says_why = |line: &&str| line.starts_with("fatal:") || line.starts_with("error:");
+            let last = text.lines().rev().find(|line| !line.trim().is_empty());
+            let line = text.lines().find(says_why).or(last).unwrap_or("git said nothing");
             let hint =
                 "check the address and the network; a private repository must be cloned by hand and given as a path";
             Err(Hinted::error(line.trim(), hint))

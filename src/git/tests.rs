@@ -392,3 +392,22 @@ fn revisions_are_ids_prefixes_branches_and_tags() {
         assert!(format!("{error:#}").contains(&format!("`{absent}`")), "{error:#}");
     }
 }
+
+#[test]
+fn b028_a_patch_is_never_applied_to_nothing() {
+    // In a directory below another work tree, `git apply` succeeds and changes nothing.
+    let outer = tempfile::tempdir().unwrap();
+    git2::Repository::init(outer.path()).unwrap();
+    let fixture = Fixture::new();
+    let commit = base(&fixture).to_string();
+    let dir = outer.path().join("inner");
+    fs::create_dir(&dir).unwrap();
+    fixture.open().write_template(&commit, &dir).unwrap();
+    let repo = Repo::open(&dir).unwrap();
+    let patch = "--- a/d/inner.txt\n+++ b/d/inner.txt\n@@ -1 +1 @@\n-x\n+y\n".into();
+    let edits = repo.apply("HEAD", &patch).unwrap();
+    assert_eq!(edits, [text("d/inner.txt", b"y\n")]);
+    assert_ne!(repo.tree_with("HEAD", &edits).unwrap(), repo.tree("HEAD").unwrap());
+    let elsewhere = "--- a/inner/d/inner.txt\n+++ b/inner/d/inner.txt\n@@ -1 +1 @@\n-x\n+y\n".into();
+    assert!(repo.apply("HEAD", &elsewhere).unwrap_err().contains("there is no file"));
+}

@@ -53,6 +53,7 @@ impl Judgement {
             | RejectReason::UnreadableCommit
             | RejectReason::MissingObjects => true,
             RejectReason::RootCommit
+            | RejectReason::MergeCommit
             | RejectReason::DuplicateChange
             | RejectReason::PartOfMerge
             | RejectReason::NoChange

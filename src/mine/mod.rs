@@ -217,7 +217,7 @@ fn every_commit(work: &Work<'_>, asked: &[&Commit], total: u64, found: &mut Hash
     let (merges, single): (Vec<&Commit>, Vec<&Commit>) = asked.iter().partition(|commit| commit.parents.len() > 1);
     for merge in merges {
         let (reason, detail) = match merge.parents.len() {
-            2 => (RejectReason::DuplicateChange, "a merge; its commits are judged one by one".to_owned()),
+            2 => (RejectReason::MergeCommit, "its commits are judged one by one".to_owned()),
             n => (RejectReason::OctopusMerge, format!("{n} parents")),
         };
         found.insert(merge.id, Found::new(merge, false, Judgement::Rejected { reason, detail }));

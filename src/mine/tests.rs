@@ -169,7 +169,7 @@ fn b007_a_merge_is_one_change_against_its_first_parent() {
     let single = mine(&fixture, &Mine { unit: MineUnit::Commit, ..Mine::default() });
     let fixes: Vec<String> = single.candidates.iter().map(|candidate| candidate.fix_commit.clone()).collect();
     assert_eq!(fixes, [two.to_string(), one.to_string()]);
-    assert_eq!(reasons(&single)[&merge.to_string()], Some(RejectReason::DuplicateChange));
+    assert_eq!(reasons(&single)[&merge.to_string()], Some(RejectReason::MergeCommit));
 }
 
 #[test]

@@ -96,7 +96,9 @@ impl Candidate {
 pub enum RejectReason {
     RootCommit,
     OctopusMerge,
-    /// A merge whose change, or a branch commit whose change, another candidate already is.
+    /// A merge, where only single commits are asked for.
+    MergeCommit,
+    /// Another candidate already is this change.
     DuplicateChange,
     /// A branch commit that a mined merge contains.
     PartOfMerge,

@@ -14,6 +14,7 @@ mod export;
 mod grade;
 mod harness;
 mod layers;
+mod mine;
 mod records;
 mod report;
 mod rollout;
