@@ -19,7 +19,7 @@ use curate::{
 };
 use tempfile::TempDir;
 
-/// A history of `tests/fixtures/repos`, rebuilt.
+/// A history of `tests/fixtures`, rebuilt.
 struct Rebuilt {
     dir: TempDir,
     ids: HashMap<String, String>,
@@ -28,7 +28,7 @@ struct Rebuilt {
 impl Rebuilt {
     fn new(name: &str) -> Rebuilt {
         let dir = tempfile::tempdir().unwrap();
-        let history = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/repos").join(name);
+        let history = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
         let ids = history::rebuild(&history, dir.path()).unwrap();
         Rebuilt { dir, ids }
     }
