@@ -4,7 +4,6 @@
 //! are manifests in `repos/` of the working directory; a manifest may carry overrides that later stages read.
 
 use std::{
-    collections::BTreeMap,
     env,
     ffi::OsString,
     fs, io,
@@ -13,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     cache::Cache,
@@ -66,7 +65,7 @@ pub struct Source {
 }
 
 /// What a manifest says of a repository's environment, where inference needs help.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Manifest {
     /// Python version, e.g. `3.9`.
@@ -74,8 +73,6 @@ pub struct Manifest {
     /// Requirements instead of the inferred ones.
     pub requirements: Vec<String>,
     pub runner: Option<Runner>,
-    /// Environment variables for its tests.
-    pub env: BTreeMap<String, String>,
 }
 
 /// `repos/<name>.toml`.

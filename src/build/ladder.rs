@@ -21,6 +21,8 @@ pub struct Days {
     pub fix: Date,
     /// See [`super::python::Choice::earliest_cutoff`].
     pub earliest: Option<Date>,
+    /// Whether the interpreter is one that pytest 3 works on.
+    pub old_runner: bool,
 }
 
 /// One attempt.
@@ -34,6 +36,8 @@ pub struct Rung {
     pub sources: Vec<String>,
     /// Last day whose releases count.
     pub cutoff: Date,
+    /// The same for pytest, where it is earlier: `pytest=YYYY-MM-DD`.
+    pub runner_cutoff: Option<String>,
 }
 
 /// Returns the attempts for one interpreter, without those that would repeat an earlier one.
@@ -62,7 +66,8 @@ pub fn rungs(needs: &Needs, locked: Option<&Locked>, days: Days) -> Vec<Rung> {
         rung
     }));
     let mut distinct: Vec<Rung> = Vec::new();
-    for rung in rungs {
+    for mut rung in rungs {
+        rung.runner_cutoff = runner_cutoff(rung.cutoff, days);
         let repeats = |known: &Rung| {
             (&known.requirements, &known.constraints, known.cutoff)
                 == (&rung.requirements, &rung.constraints, rung.cutoff)
@@ -80,6 +85,12 @@ fn cutoff(day: Date, earliest: Option<Date>) -> Date {
     day.max(floor).max(earliest.unwrap_or(floor))
 }
 
+/// Returns pytest's own cut-off where the general one was raised above the commit's day.
+fn runner_cutoff(cutoff: Date, days: Days) -> Option<String> {
+    let day = days.base.max(exceptions::runner_floor().parse().expect("a test parses the compiled-in table"));
+    (days.old_runner && day < cutoff).then(|| format!("pytest={day}"))
+}
+
 fn rung(name: &'static str, needs: &Needs, takes: impl Fn(Kind) -> bool, without_pins: bool, cutoff: Date) -> Rung {
     let sources = needs.sources.iter().filter(|source| takes(source.kind));
     let mut requirements: Vec<String> = sources
@@ -93,7 +104,7 @@ fn rung(name: &'static str, needs: &Needs, takes: impl Fn(Kind) -> bool, without
     requirements.sort();
     requirements.dedup();
     let sources = sources.map(|source| source.label.clone()).collect();
-    Rung { name, requirements, constraints: needs.constraints.clone(), sources, cutoff }
+    Rung { name, requirements, constraints: needs.constraints.clone(), sources, cutoff, runner_cutoff: None }
 }
 
 /// The runner and its plugins lose every bound that the repository sets, other test requirements an exact pin; the
@@ -142,7 +153,7 @@ mod tests {
     #[test]
     fn each_rung_gives_up_one_thing() {
         let locked = Locked { file: "uv.lock", constraints: vec![String::from("attrs==19.1.0")] };
-        let days = Days { base: date(2021, 3, 5), fix: date(2021, 3, 9), earliest: None };
+        let days = Days { base: date(2021, 3, 5), fix: date(2021, 3, 9), earliest: None, old_runner: false };
         let all = "attrs==19.1 hypothesis>=4 pytest pytest==2.8 pytest>=3 six==1.11";
         let expected = [
             ("lock_file", all, 2, "2021-03-09"),
@@ -160,11 +171,17 @@ mod tests {
     #[test]
     fn floors_hold_and_equal_rungs_fall_together() {
         let needs = Needs { sources: needs().sources[..1].to_vec(), constraints: Vec::new() };
-        let days = Days { base: date(2014, 1, 1), fix: date(2014, 1, 2), earliest: None };
+        let days = Days { base: date(2014, 1, 1), fix: date(2014, 1, 2), earliest: None, old_runner: false };
         let expected = [("dated", String::from("pytest"), 0, String::from("2019-07-01"))];
         assert_eq!(summary(&rungs(&needs, None, days)), expected);
         let days = Days { earliest: Some(date(2022, 12, 23)), ..days };
         assert_eq!(rungs(&needs, None, days)[0].cutoff, date(2022, 12, 23));
+        let days = Days { earliest: None, old_runner: true, ..days };
+        assert_eq!(rungs(&needs, None, days)[0].runner_cutoff.as_deref(), Some("pytest=2018-11-12"));
+        let days = Days { base: date(2019, 4, 2), ..days };
+        assert_eq!(rungs(&needs, None, days)[0].runner_cutoff.as_deref(), Some("pytest=2019-04-02"));
+        let days = Days { base: date(2019, 8, 2), ..days };
+        assert_eq!(rungs(&needs, None, days)[0].runner_cutoff, None);
         assert_eq!(instant(date(2022, 12, 31)), "2023-01-01T00:00:00Z");
     }
 }

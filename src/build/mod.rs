@@ -61,7 +61,7 @@ pub fn build(
     let tree = read_tree(&repo, &candidate.fix_commit)?;
     let manifest = manifest::read(&tree);
     let found = interpreters::find(&lab.cache)?;
-    let days = Days { base: day(candidate.base_time), fix: day(candidate.fix_time), earliest: None };
+    let days = Days { base: day(candidate.base_time), fix: day(candidate.fix_time), earliest: None, old_runner: false };
     let choices = match python::rank(&found, &manifest, overrides.python.as_deref(), days.base) {
         Ok(choices) => choices,
         Err(detail) => return Ok(Err(Failure::new(Phase::Build, "no_interpreter", Blame::Repo, detail))),
@@ -119,10 +119,10 @@ impl Attempt<'_> {
         let mut failed_rungs: Vec<String> = Vec::new();
         let mut first = None;
         for choice in choices.iter().take(self.settings.max_interpreters.max(1)) {
-            let days = Days { earliest: choice.earliest_cutoff, ..self.days };
+            let python = python::minor(&choice.interpreter.version).context("read the interpreter's version")?;
+            let days = Days { earliest: choice.earliest_cutoff, old_runner: python <= (3, 7), ..self.days };
             let project = self.project(choice, days, &mut failed_rungs)?;
             let metadata = project.as_ref().map(|project| &project.metadata);
-            let python = python::minor(&choice.interpreter.version).context("read the interpreter's version")?;
             let needs = recipe::gather(self.manifest, metadata, runner, &self.overrides.requirements, python);
             for rung in ladder::rungs(&needs, self.locked.as_ref(), days) {
                 match self.stand(&rung, choice, project.as_ref()) {

@@ -26,8 +26,9 @@ const RELEASES: [((u64, u64), Date); 10] = [
 const SETTLING_DAYS: i32 = 150;
 /// Days after a release until packages that know it are on the index.
 const CATCH_UP_DAYS: i32 = 60;
-/// The oldest interpreter that the runner, uv's build backend and bytecode compilation all support.
-const MODERN: (u64, u64) = (3, 7);
+/// Older ones are taken only where the repository names them, or for commits of their time: few packages still know
+/// them, but 3.7 broke generators that raise `StopIteration` and names called `async`.
+const MODERN: ((u64, u64), Date) = RELEASES[1];
 
 /// One interpreter and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,14 +105,14 @@ fn place(interpreter: Interpreter, manifest: &Manifest, wanted: Option<&str>, ba
     }
     let released = RELEASES.iter().find(|(known, _)| *known == version).map(|(_, day)| *day);
     let age_days = released.map_or(-1, |day| (base - day).get_days());
-    let is_modern = version >= MODERN;
+    let is_modern = version >= MODERN.0 || base < MODERN.1;
     let name = format!("{}.{}", version.0, version.1);
     let (class, reason) = if wanted.is_some() {
         (0, String::from("asked for by the repository's manifest"))
-    } else if !is_modern {
-        (4, format!("{name} is all that fits"))
     } else if manifest.classifiers.contains(&version) && age_days >= 0 {
         (0, format!("classifier {name}"))
+    } else if !is_modern {
+        (4, format!("{name} is all that fits"))
     } else if age_days >= SETTLING_DAYS {
         (1, format!("{name} was out for {age_days} days"))
     } else if age_days >= 0 {
@@ -184,9 +185,16 @@ mod tests {
     fn commits_older_than_every_usable_interpreter_get_the_oldest() {
         let manifest = Manifest { classifiers: [(2, 6), (3, 4)].into(), ..Manifest::default() };
         let ranked = rank(&machine(&ALL), &manifest, None, date(2015, 1, 1)).expect("one fits");
-        assert_eq!(ranked[0].interpreter.version, "3.7.16");
-        assert_eq!(ranked[0].earliest_cutoff, Some(date(2018, 8, 26)));
+        assert_eq!(ranked[0].interpreter.version, "3.6.15");
+        assert_eq!(ranked[0].earliest_cutoff, Some(date(2017, 2, 21)));
         assert_eq!(best(&["3.11.2"], &[(3, 5)], &[], date(2016, 1, 1)), ["3.11.2"]);
+    }
+
+    #[test]
+    fn an_old_interpreter_is_for_its_time_or_by_name() {
+        assert_eq!(best(&ALL, &[], &[], date(2018, 5, 1))[..2], ["3.6.15", "3.7.16"]);
+        assert_eq!(best(&ALL, &[(3, 6)], &[], date(2019, 5, 1))[..2], ["3.6.15", "3.7.16"]);
+        assert_eq!(best(&ALL, &[], &[], date(2019, 5, 1))[0], "3.7.16");
     }
 
     #[test]

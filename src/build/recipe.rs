@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::{
     manifest::{Manifest, Tree, ini::under_factors},
-    requirement::{Wanted, bounded, named, normalise, parse, with_extras},
+    requirement::{Wanted, named, normalise, parse, with_extras},
 };
 use crate::record::environment::Runner;
 
@@ -242,9 +242,7 @@ impl Gatherer<'_> {
             .or_else(|| self.manifest.name.as_deref().map(normalise));
         let mut requirements = Vec::new();
         if runner == Runner::Pytest && own.as_deref() != Some("pytest") {
-            // pytest 3 works up to Python 3.7; later interpreters have to do without those settings.
-            let is_old = self.manifest.needs_old_pytest && python <= (3, 7);
-            requirements.push(if is_old { bounded("pytest", "<4") } else { named("pytest") });
+            requirements.push(named("pytest"));
         }
         // Until 3.12 every virtual environment came with it, and many projects import it without saying so.
         if python < (3, 12) && own.as_deref() != Some("setuptools") {
@@ -284,11 +282,12 @@ fn test_files(manifest: &Manifest) -> Vec<&str> {
     paths
 }
 
-/// Says which runner the repository's own commands use: pytest unless only unittest is named.
+/// Says which runner the repository's own commands use: pytest unless only unittest is named. Nose's suites are pytest's
+/// as well.
 pub fn runner(tree: &Tree) -> Runner {
     let is_lock = |path: &str| path.ends_with(".lock") || path == "pylock.toml";
     let texts = || tree.texts.iter().filter(|(path, _)| !is_lock(path)).map(|(_, text)| text);
-    let names_pytest = texts().any(|text| text.contains("pytest") || text.contains("py.test"))
+    let names_pytest = texts().any(|text| ["pytest", "py.test", "nose"].iter().any(|name| text.contains(name)))
         || tree.paths.iter().any(|path| path == "conftest.py" || path.ends_with("/conftest.py"));
     let names_unittest = texts().any(|text| {
         text.contains("-m unittest")
@@ -382,18 +381,6 @@ mod tests {
     fn install_commands_stand_in_where_nothing_is_declared() {
         let texts = [(".travis.yml", "install:\n - pip install nose mock pip\n")];
         assert_eq!(needs(&texts, None), list(&[("runner", &["pytest"]), ("install commands", &["nose", "mock"])]));
-    }
-
-    #[test]
-    fn settings_that_pytest_4_refuses_get_an_earlier_one() {
-        let base = |texts: &[(&str, &str)], python| {
-            let needs = gather(&manifest::read(&tree(texts)), None, Runner::Pytest, &[], python);
-            needs.sources[0].requirements[0].to_string()
-        };
-        let old = ("setup.cfg", "[pytest]\nnorecursedirs = .git\n");
-        assert_eq!(base(&[old], (3, 7)), "pytest<4");
-        assert_eq!(base(&[old], (3, 8)), "pytest");
-        assert_eq!(base(&[old, ("tox.ini", "[pytest]\n")], (3, 7)), "pytest");
     }
 
     #[test]

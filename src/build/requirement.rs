@@ -174,12 +174,6 @@ pub fn named(name: &str) -> Requirement {
     }
 }
 
-/// Returns the requirement of a package within bounds (`<4`).
-pub fn bounded(name: &str, specifiers: &str) -> Requirement {
-    let specifiers = specifiers.parse().expect("specifiers in the program are valid");
-    Requirement { version_or_url: Some(VersionOrUrl::VersionSpecifier(specifiers)), ..named(name) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

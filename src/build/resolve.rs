@@ -57,7 +57,8 @@ pub fn resolve(
     project: Option<&str>,
     wall: Duration,
 ) -> Result<Resolution> {
-    let inputs = (1, &interpreter.version, &rung.requirements, &rung.constraints, rung.cutoff.to_string(), project);
+    let dates = (rung.cutoff.to_string(), &rung.runner_cutoff);
+    let inputs = (1, &interpreter.version, &rung.requirements, &rung.constraints, dates, project);
     let key = Digest::of_json(&inputs);
     let dir = lab.cache.publish("resolutions", key.as_str(), |dir| -> Result<()> {
         let resolution = compile_with_exemptions(lab, rung, interpreter, project, wall)?;
@@ -76,7 +77,8 @@ fn compile_with_exemptions(
     project: Option<&str>,
     wall: Duration,
 ) -> Result<Resolution> {
-    let mut exceptions: BTreeSet<String> = exceptions::for_cutoff(&rung.cutoff.to_string()).into_iter().collect();
+    let known = exceptions::for_cutoff(&rung.cutoff.to_string()).into_iter();
+    let mut exceptions: BTreeSet<String> = known.chain(rung.runner_cutoff.clone()).collect();
     for round in 0.. {
         let list: Vec<String> = exceptions.iter().cloned().collect();
         let error = match compile(lab, rung, &list, interpreter, project, wall) {
@@ -150,7 +152,8 @@ fn compile(
         .fold(String::new(), |lock, line| lock + line + "\n"))
 }
 
-/// The oldest pytest that starts on a minor version of Python: assertion rewriting follows the syntax tree's changes.
+/// The oldest pytest that can be used on a minor version of Python: assertion rewriting follows the syntax tree's
+/// changes, and 3.1 is the first that takes overrides of its settings.
 const OLDEST_PYTEST: [((u64, u64), (u64, u64)); 8] = [
     ((3, 6), (3, 1)),
     ((3, 7), (3, 6)),
@@ -174,7 +177,10 @@ pub fn check_runner(lock: &str, interpreter: &Interpreter) -> Result<()> {
     if version >= oldest {
         return Ok(());
     }
-    let detail = format!("pytest {}.{} does not work on Python {}", version.0, version.1, interpreter.version);
+    let detail = format!(
+        "pytest {}.{} is too old: Python {} and the results plugin need {}.{}",
+        version.0, version.1, interpreter.version, oldest.0, oldest.1
+    );
     Err(anyhow!(Failure::new(Phase::Build, "runner_too_old", Blame::Repo, detail)))
 }
 

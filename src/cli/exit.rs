@@ -21,7 +21,7 @@ pub enum Exit {
 
 impl Exit {
     pub fn of(error: &anyhow::Error) -> Exit {
-        if error.is::<Interrupted>() || error.chain().any(|cause| cause.is::<Interrupted>()) {
+        if error.is::<Interrupted>() || error.chain().any(<dyn std::error::Error>::is::<Interrupted>) {
             Exit::Interrupted
         } else {
             Exit::Failed

@@ -40,7 +40,7 @@ pub fn main() -> Exit {
             let exit = Exit::of(&error);
             match exit {
                 Exit::Interrupted => {
-                    console.message("Interrupted. What was finished is kept; the same command resumes.")
+                    console.message("Interrupted. What was finished is kept; the same command resumes.");
                 }
                 Exit::Done | Exit::Failed | Exit::BadUsage | Exit::NothingUsable | Exit::Differs => {
                     let hint = error.chain().find_map(|cause| cause.downcast_ref::<Hinted>());

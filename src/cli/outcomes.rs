@@ -1,4 +1,5 @@
-//! `outcomes.json`: what a dataset's records say, without times and sizes, in a form that two machines can compare.
+//! `outcomes.json`: what a dataset's records say, in a form that two machines can compare: without times and sizes, and
+//! without the tests that draw lots, whose quarantine may differ from run to run.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -6,8 +7,9 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::record::{
+    candidate::RejectReason,
     episode::{Label, StopReason},
-    task::{EvidenceLabel, QuarantineReason},
+    task::EvidenceLabel,
 };
 
 use super::dataset::Records;
@@ -35,7 +37,6 @@ struct TaskOutcome {
     label: Option<EvidenceLabel>,
     fail_to_pass: Vec<String>,
     pass_to_pass: Vec<String>,
-    quarantined: BTreeMap<String, QuarantineReason>,
     whole_suite: bool,
 }
 
@@ -52,7 +53,7 @@ impl Outcomes {
     pub fn of(records: &Records) -> Outcomes {
         let mut outcomes = Outcomes::default();
         for verdict in &records.commits {
-            let reason = verdict.reason.map_or_else(|| "candidate".to_owned(), |reason| reason.name());
+            let reason = verdict.reason.map_or_else(|| "candidate".to_owned(), RejectReason::name);
             outcomes.commits.insert(verdict.commit.clone(), reason);
         }
         for (id, build) in &records.builds {
@@ -67,7 +68,6 @@ impl Outcomes {
                 label: hidden.map(|hidden| hidden.label),
                 fail_to_pass: hidden.map(|hidden| hidden.fail_to_pass.clone()).unwrap_or_default(),
                 pass_to_pass: hidden.map(|hidden| hidden.pass_to_pass.clone()).unwrap_or_default(),
-                quarantined: validation.quarantined.clone(),
                 whole_suite: hidden.is_some_and(|hidden| hidden.whole_suite),
             };
             outcomes.tasks.insert(id.clone(), outcome);

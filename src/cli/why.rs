@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use crate::record::{
-    candidate::CommitVerdict,
+    candidate::{CommitVerdict, RejectReason},
     suite::{Selection, Status, SuiteOutcome, SuiteRun},
     task::Validation,
 };
@@ -73,7 +73,7 @@ fn find<'a>(records: &'a Records, subject: &str) -> Result<(Vec<&'a CommitVerdic
 }
 
 fn commit_text(verdict: &CommitVerdict) -> String {
-    let reason = verdict.reason.map_or_else(|| "candidate".to_owned(), |reason| reason.name());
+    let reason = verdict.reason.map_or_else(|| "candidate".to_owned(), RejectReason::name);
     format!("commit {}\n  {}\n  {reason} {}\n", verdict.commit, verdict.subject, verdict.detail)
 }
 

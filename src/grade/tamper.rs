@@ -29,7 +29,8 @@ pub enum Protection {
 pub struct Split {
     pub carried: Vec<Edit>,
     pub dropped: Vec<(ByteText, Protection)>,
-    /// Runner configuration of the fix, put in because the agent changed something that may rest on it.
+    /// What the fix makes of files that steer the runner, put in because the agent changed something that may rest on
+    /// it. With it the fix itself is graded on exactly its own tree.
     pub restored: Vec<Edit>,
 }
 
@@ -47,8 +48,8 @@ pub struct Rules<'a> {
 
 /// Sorts out an agent's edits.
 ///
-/// Runner configuration that the fix itself changes as part of its source (a `pyproject.toml` with a new option, say)
-/// is taken from the fix as soon as the agent changed anything but tests. A patch that is empty or changes tests only
+/// What steers the runner and is changed by the fix as part of its source (a `pyproject.toml` with a new option, say) is
+/// taken from the fix as soon as the agent changed anything but tests. A patch that is empty or changes tests only
 /// is graded on the base's configuration, so that doing nothing can never gain by it.
 pub fn split(edits: &[Edit], rules: &Rules) -> Split {
     let mut split = Split::default();
@@ -60,14 +61,14 @@ pub fn split(edits: &[Edit], rules: &Rules) -> Split {
                 split.carried.push(edit.clone());
             }
             Some(protection) => {
-                has_work |= protection == Protection::Config && is_part_of_fix(&edit.path, rules);
+                has_work |= protection != Protection::Test && is_part_of_fix(&edit.path, rules);
                 split.dropped.push((edit.path.clone(), protection));
             }
         }
     }
     if has_work {
-        let is_config = |edit: &&Edit| by_name(edit.path.as_bytes()) == Some(Protection::Config);
-        split.restored = rules.fix.iter().filter(is_config).cloned().collect();
+        let is_steering = |edit: &&Edit| by_name(edit.path.as_bytes()).is_some_and(|why| why != Protection::Test);
+        split.restored = rules.fix.iter().filter(is_steering).cloned().collect();
     }
     split
 }
@@ -83,12 +84,12 @@ fn protection(edit: &Edit, rules: &Rules) -> Option<Protection> {
         return Some(Protection::Test);
     }
     match by_name(path) {
-        // The fix shows that mining took this file for source, whatever its name.
-        Some(Protection::Test) if role == Some(Role::Source) => {}
+        // The fix shows that mining did not take this file for a test, whatever its name.
+        None | Some(Protection::Test) if role.is_some() => return None,
         Some(protection) => return Some(protection),
         None => {}
     }
-    if !rules.base.contains(&edit.path) && role.is_none() && shadows_runner(path, rules.import_roots) {
+    if !rules.base.contains(&edit.path) && shadows_runner(path, rules.import_roots) {
         return Some(Protection::Startup);
     }
     // A link or file in place of a directory of tests, or below the name of a test file.
@@ -247,11 +248,21 @@ mod tests {
     }
 
     #[test]
-    fn a_source_file_of_the_fix_is_carried_whatever_its_name() {
-        let changes = [change("pkg/test/base.py", Role::Source)];
-        let (base, fix) = (base(), [write("pkg/test/base.py", "fixed")]);
+    fn the_fix_is_graded_on_its_own_tree_whatever_its_files_are_called() {
+        let names = [
+            ("pkg/test/base.py", Role::Source),
+            ("test/data.json", Role::Other),
+            ("setup.cfg", Role::Other),
+            ("x.egg-info/PKG-INFO", Role::Other),
+            (".gitattributes", Role::Other),
+            ("unittest/new.py", Role::Source),
+        ];
+        let changes = names.map(|(path, role)| change(path, role));
+        let (base, fix) = (base(), names.map(|(path, _)| write(path, "fixed")));
         let rules = Rules { base: &base, changes: &changes, fix: &fix, import_roots: &[] };
-        assert_eq!(split(&fix, &rules).carried, fix);
+        let split = split(&fix, &rules);
+        assert_eq!(overlay(&[&split.carried, &split.restored]), overlay(&[&fix]));
+        assert_eq!(split.carried.len(), 3);
     }
 
     #[test]

@@ -4,19 +4,25 @@
 //! and does follows from seed, task and sample alone, and from what the tools answered. It never speaks of the fix as
 //! given or of tests that it cannot see.
 
-use std::collections::{BTreeMap, VecDeque};
+mod plan;
+
+use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
 use super::{
     phrase::{self, Say, say},
-    policy::{Call, Policy, Reply, Turn, fix_calls},
+    policy::{Call, Policy, Reply, Turn},
+    reading::{
+        Definition, all_definitions, all_matches, context, definitions_in, indent, insertion, is_plain_source,
+        is_refused, issue_text, last_observation, lines_in, parameter, patch_of, shows_failures, weakened,
+    },
     script::Script,
     unified::{self, FilePatch, Hunk, Kind, Line},
 };
 use crate::record::{
     candidate::Role,
-    episode::{Message, Speaker},
+    episode::Message,
     id::Digest,
     task::{HiddenTask, PublicTask},
 };
@@ -83,14 +89,6 @@ enum Intent {
     Disable,
     /// Has no effect.
     Idle,
-}
-
-/// A `def` or `class` line that a search found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Definition {
-    path: String,
-    line: usize,
-    text: String,
 }
 
 pub(super) struct Mock {
@@ -182,137 +180,6 @@ impl Mock {
     fn main_hunk(&self) -> Option<(&FilePatch, &Hunk)> {
         let file = self.main_file()?;
         file.hunks.first().filter(|hunk| hunk.n_old() > 0 && file.old_path.is_some()).map(|hunk| (file, hunk))
-    }
-
-    fn plan_of(&mut self, script: Script) -> Vec<Move> {
-        let mut plan = self.explore();
-        let done = Move::Finish { say: Say::Done, gave_up: false };
-        let unsure = || Move::Finish { say: Say::DoneUnsure, gave_up: false };
-        match script {
-            Script::Fix => plan.extend(self.fix().into_iter().chain([Move::RunTests(Say::Test), done])),
-            Script::FixAfterStalePatch => {
-                plan.extend(self.stale());
-                plan.extend(self.fix().into_iter().chain([Move::RunTests(Say::Test), done]));
-            }
-            Script::FixAfterWrongEdit => {
-                plan.extend(self.fix_after_wrong_edit());
-                plan.extend([Move::RunTests(Say::TestAgain), done]);
-            }
-            Script::WrongFile => {
-                plan.extend([Move::Definitions { path: ".".to_owned() }, Move::Elsewhere, unsure()]);
-            }
-            Script::Overfit => plan.extend([self.definitions(), Move::InFunction(Intent::SpecialCase), unsure()]),
-            Script::Regression => {
-                plan.extend(self.fix());
-                plan.extend([self.definitions(), Move::InFunction(Intent::Disable), Move::RunTests(Say::Test)]);
-                let again = vec![self.definitions(), Move::InFunction(Intent::Disable)];
-                plan.extend([Move::UnlessBroken(again), unsure()]);
-            }
-            Script::IncorrectFix => plan.extend([self.definitions(), Move::InFunction(Intent::Idle), unsure()]),
-            Script::GivesUp => {
-                plan.extend([Move::RunTests(Say::Test), Move::Finish { say: Say::GiveUp, gave_up: true }]);
-            }
-            Script::BrokenPatch => plan.extend(self.half_merged().into_iter().chain([unsure()])),
-            Script::ExhaustBudget => plan.push(Move::Wander(0)),
-            Script::EditTests => plan.extend(self.edit_tests().into_iter().chain([unsure()])),
-            Script::NoChange => plan.push(Move::Finish { say: Say::Nothing, gave_up: false }),
-            Script::ProviderError => plan.push(Move::ProviderError),
-            Script::LoseSandbox => plan.push(Move::MachineFault),
-        }
-        plan
-    }
-
-    fn explore(&mut self) -> Vec<Move> {
-        if self.draw(3) == 0 {
-            vec![Move::Open, Move::View(Say::View)]
-        } else {
-            vec![Move::Open, Move::Search, Move::View(Say::View)]
-        }
-    }
-
-    fn definitions(&self) -> Move {
-        Move::Definitions { path: self.main_file().map_or(".", FilePatch::path).to_owned() }
-    }
-
-    /// Returns the moves that make the whole change.
-    fn fix(&mut self) -> Vec<Move> {
-        self.fix_from(0)
-    }
-
-    /// As [`Mock::fix`], without the first hunks of the main file.
-    fn fix_from(&mut self, skipped: usize) -> Vec<Move> {
-        if self.files.is_empty() {
-            return calls(Say::Patch, fix_calls(&self.fix_patch));
-        }
-        let mut moves = Vec::new();
-        for index in 0..self.files.len() {
-            let by_edits = self.draw(3) > 0;
-            let skipped = if index == self.main { skipped } else { 0 };
-            moves.extend(fix_file(&self.files[index], skipped, by_edits));
-        }
-        moves
-    }
-
-    /// Returns a patch from memory that does not fit, and a second look.
-    fn stale(&self) -> Vec<Move> {
-        let Some((file, hunk)) = self.main_hunk() else { return Vec::new() };
-        let mut stale = hunk.clone();
-        let is_remembered = |line: &&mut Line| line.kind != Kind::Added && !line.text.trim().is_empty();
-        let Some(line) = stale.lines.iter_mut().find(is_remembered) else { return Vec::new() };
-        line.text.push_str("  # as before");
-        let call = Call::new("apply_patch", &json!({"patch": file.render(&[stale])}));
-        vec![Move::Call { say: Say::Stale, call, train: Some(false) }, Move::View(Say::AfterStale)]
-    }
-
-    /// Returns an edit that breaks the file, and the way back.
-    fn fix_after_wrong_edit(&mut self) -> Vec<Move> {
-        let Some((file, hunk)) = self.main_hunk() else { return self.fix() };
-        let wrong = with_open_bracket(hunk);
-        let edit = |old: &str, new: &str| Call::new("edit", &json!({"path": file.path(), "old": old, "new": new}));
-        let (old, right) = (hunk.side(Kind::Added), hunk.side(Kind::Removed));
-        let wrong_call = Move::Call { say: Say::Edit, call: edit(&old, &wrong), train: Some(false) };
-        let undo = Move::Call { say: Say::Undo, call: edit(&wrong, &right), train: None };
-        let mut accepted = vec![Move::RunTests(Say::Test), undo];
-        accepted.extend(self.fix_from(1));
-        vec![wrong_call, Move::IfRefused { refused: self.fix(), accepted }]
-    }
-
-    /// Returns the moves that leave conflict markers in the main file.
-    fn half_merged(&self) -> Vec<Move> {
-        let Some((file, hunk)) = self.main_hunk() else {
-            let path = self.main_file().map_or("unfinished.py", FilePatch::path);
-            let call = Call::new("edit", &json!({"path": path, "old": "", "new": "def unfinished(:\n"}));
-            return vec![Move::Call { say: Say::Half, call, train: None }];
-        };
-        let added = |text: &str| Line { kind: Kind::Added, text: text.to_owned(), newline: true };
-        let old = hunk.lines.iter().filter(|line| line.kind != Kind::Added);
-        let new = hunk.lines.iter().filter(|line| line.kind != Kind::Removed);
-        let mut lines = vec![added("<<<<<<< HEAD")];
-        lines.extend(old.map(|line| Line { kind: Kind::Context, ..line.clone() }));
-        let ends_open = lines.last().is_some_and(|line| !line.newline);
-        lines.push(added("======="));
-        lines.extend(new.map(|line| Line { kind: Kind::Added, newline: true, ..line.clone() }));
-        lines.push(added(">>>>>>> rework"));
-        let conflict = Hunk { old_start: hunk.old_start, lines };
-        let call = if ends_open {
-            let text = conflict.side(Kind::Removed);
-            Call::new("edit", &json!({"path": file.path(), "old": hunk.side(Kind::Added), "new": text}))
-        } else {
-            Call::new("apply_patch", &json!({"patch": file.render(&[conflict])}))
-        };
-        vec![Move::Call { say: Say::Half, call, train: None }]
-    }
-
-    fn edit_tests(&mut self) -> Vec<Move> {
-        let weakened = self.draw(2) == 0;
-        match self.visible_tests.first() {
-            Some(path) if weakened => {
-                let call = Call::new("search", &json!({"pattern": "assert", "path": path}));
-                let path = path.clone();
-                vec![Move::Call { say: Say::ViewMore, call, train: None }, Move::WeakenTest { path }]
-            }
-            _ => vec![Move::Configure],
-        }
     }
 
     /// Works out one move; `None` where there is nothing to say and the next one follows at once.
@@ -585,184 +452,5 @@ impl Mock {
             _ => Call::new("view", &json!({"path": path, "start": step * 15 + 1, "end": step * 15 + 30})),
         };
         self.reply(Say::ViewMore, call)
-    }
-}
-
-fn calls(occasion: Say, calls: Vec<Call>) -> Vec<Move> {
-    calls.into_iter().map(|call| Move::Call { say: occasion, call, train: None }).collect()
-}
-
-/// Returns the moves that change one file as the fix does.
-fn fix_file(file: &FilePatch, skipped: usize, by_edits: bool) -> Vec<Move> {
-    let patch = |hunks: &[Hunk]| Move::Call {
-        say: Say::Patch,
-        call: Call::new("apply_patch", &json!({"patch": file.render(hunks)})),
-        train: None,
-    };
-    if file.unsupported.is_some() || file.hunks.is_empty() {
-        return calls(Say::Patch, fix_calls(file.raw.as_bytes()));
-    }
-    if file.old_path.is_none() {
-        let content = file.hunks[0].side(Kind::Removed);
-        let call = Call::new("edit", &json!({"path": file.path(), "old": "", "new": content}));
-        return vec![Move::Call { say: Say::Edit, call, train: None }];
-    }
-    if file.new_path.is_none() {
-        return vec![patch(&file.hunks)];
-    }
-    // Where the earlier hunks are in place, later ones stand further down.
-    let mut shift = 0_isize;
-    let mut placed = Vec::new();
-    for hunk in &file.hunks {
-        placed.push(Hunk { old_start: hunk.old_start.saturating_add_signed(shift), lines: hunk.lines.clone() });
-        shift += hunk.n_new().cast_signed() - hunk.n_old().cast_signed();
-    }
-    let left = &placed[skipped.min(placed.len())..];
-    if !by_edits || left.len() > 6 || left.iter().any(|hunk| hunk.n_old() == 0) {
-        if skipped == 0 {
-            return vec![patch(&file.hunks)];
-        }
-        return left.iter().map(|hunk| patch(std::slice::from_ref(hunk))).collect();
-    }
-    let mut moves = Vec::new();
-    for hunk in left {
-        let (old, new) = (hunk.side(Kind::Added), hunk.side(Kind::Removed));
-        let call = Call::new("edit", &json!({"path": file.path(), "old": old, "new": new}));
-        moves.push(Move::Call { say: Say::Edit, call, train: None });
-        let fallback = vec![patch(std::slice::from_ref(hunk))];
-        moves.push(Move::IfRefused { refused: fallback, accepted: Vec::new() });
-    }
-    moves
-}
-
-/// Returns the hunk's new side with a bracket that nothing closes.
-fn with_open_bracket(hunk: &Hunk) -> String {
-    let mut wrong = hunk.clone();
-    let is_code = |line: &&mut Line| {
-        let text = line.text.trim();
-        line.kind != Kind::Removed && !text.is_empty() && !text.starts_with('#')
-    };
-    let is_new = wrong.lines.iter().any(|line| line.kind == Kind::Added && !line.text.trim().is_empty());
-    let last = wrong.lines.iter_mut().filter(is_code).rfind(|line| !is_new || line.kind == Kind::Added);
-    if let Some(line) = last {
-        line.text.push('(');
-    }
-    let text = wrong.side(Kind::Removed);
-    if text == hunk.side(Kind::Removed) { format!("{text}(") } else { text }
-}
-
-fn issue_text(history: &[Message]) -> &str {
-    let user = history.iter().find(|message| message.role == Speaker::User).map_or("", |message| &message.content);
-    let inner = user.split_once("<issue>").and_then(|(_, rest)| rest.rsplit_once("</issue>"));
-    inner.map_or(user, |(issue, _)| issue)
-}
-
-fn last_observation(history: &[Message]) -> &str {
-    history.iter().rfind(|message| message.role == Speaker::Tool).map_or("", |message| &message.content)
-}
-
-fn is_refused(observation: &str) -> bool {
-    observation.starts_with("error:")
-}
-
-fn shows_failures(observation: &str) -> bool {
-    let counts = observation.lines().next().unwrap_or_default();
-    ["failed", "error", "collected", "crashed", "timed out", "could not"].iter().any(|word| counts.contains(word))
-}
-
-/// Reads what `view` shows into lines by number.
-fn lines_in(observation: &str) -> BTreeMap<usize, String> {
-    observation
-        .lines()
-        .filter_map(|line| line.split_once('\t'))
-        .filter_map(|(number, text)| Some((number.trim().parse().ok()?, text.to_owned())))
-        .collect()
-}
-
-/// Reads what `search` shows.
-fn all_matches(observation: &str) -> impl Iterator<Item = Definition> {
-    observation.lines().filter_map(|line| {
-        let mut parts = line.splitn(3, ':');
-        let (path, number, text) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Definition { path: path.to_owned(), line: number.parse().ok()?, text: text.trim_end().to_owned() })
-    })
-}
-
-fn all_definitions(observation: &str) -> Vec<Definition> {
-    all_matches(observation).collect()
-}
-
-fn definitions_in(observation: &str, path: &str) -> Vec<Definition> {
-    all_matches(observation).filter(|definition| definition.path == path).collect()
-}
-
-/// Returns a parameter of a one-line `def` that a value can be compared with.
-fn parameter(signature: &str) -> Option<String> {
-    let inside = signature.split_once('(')?.1;
-    inside
-        .split(',')
-        .map(|part| part.split([':', '=', ')']).next().unwrap_or_default().trim())
-        .find(|name| {
-            let is_name = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
-                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-            is_name && !matches!(*name, "self" | "cls")
-        })
-        .map(str::to_owned)
-}
-
-fn indent(line: &str) -> &str {
-    &line[..line.len() - line.trim_start().len()]
-}
-
-fn is_plain_source(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    let is_test = name.starts_with("test") || name.ends_with("_test.py") || name == "conftest.py";
-    let in_tests =
-        path.split('/').any(|part| matches!(part, "tests" | "test" | "testing" | "docs" | "doc" | "examples"));
-    path.ends_with(".py") && !is_test && !in_tests && !matches!(name, "setup.py" | "conf.py" | "noxfile.py")
-}
-
-/// Returns the lines of a view within `margin` lines of `line` as a hunk of context.
-fn context(view: &BTreeMap<usize, String>, line: usize, margin: usize) -> Hunk {
-    let range = line.saturating_sub(margin)..=line + margin;
-    let lines: Vec<(usize, Line)> = view
-        .range(range)
-        .map(|(number, text)| (*number, Line { kind: Kind::Context, text: text.clone(), newline: true }))
-        .collect();
-    Hunk {
-        old_start: lines.first().map_or(1, |(number, _)| *number),
-        lines: lines.into_iter().map(|(_, l)| l).collect(),
-    }
-}
-
-/// Returns a patch that inserts lines before a line of a view.
-fn insertion(path: &str, view: &BTreeMap<usize, String>, before: usize, new: &[String]) -> String {
-    let mut hunk = context(view, before, 3);
-    let at = before.saturating_sub(hunk.old_start).min(hunk.lines.len());
-    for text in new.iter().rev() {
-        hunk.lines.insert(at, Line { kind: Kind::Added, text: text.clone(), newline: true });
-    }
-    patch_of(path, hunk)
-}
-
-fn patch_of(path: &str, hunk: Hunk) -> String {
-    let file = FilePatch { old_path: Some(path.to_owned()), new_path: Some(path.to_owned()), ..FilePatch::default() };
-    file.render(&[hunk])
-}
-
-/// Returns an assertion of one line made empty.
-fn weakened(line: &str) -> Option<String> {
-    let text = line.trim();
-    let n_open = text.matches(['(', '[', '{']).count();
-    let n_closed = text.matches([')', ']', '}']).count();
-    if n_open != n_closed || text.ends_with(['\\', ',']) || text.matches("\"\"\"").count() == 1 {
-        return None;
-    }
-    if text.starts_with("assert ") && text != "assert True" {
-        Some(format!("{}assert True", indent(line)))
-    } else if text.starts_with("self.assert") {
-        Some(format!("{}self.assertTrue(True)", indent(line)))
-    } else {
-        None
     }
 }

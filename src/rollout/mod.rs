@@ -12,6 +12,7 @@ mod phrase;
 mod place;
 mod policy;
 pub mod prompt;
+mod reading;
 mod script;
 mod stuck;
 #[cfg(test)]

@@ -392,15 +392,26 @@ impl Examination<'_> {
         let n = u32::try_from(n).unwrap_or(1);
         let seed_only = Variation { hash_seed: n, ..Variation::PLAIN };
         let order_only = Variation { order_seed: Some(u64::from(n)), ..Variation::PLAIN };
-        let mut fails_under = |variation| -> Result<Report, Stop> {
-            let seen = self.bench.run(TreeState::After, selection, variation, false)?;
-            Ok(seen.map(|seen| seen.report).unwrap_or_default())
+        let mut twice = |variation| -> Result<[Report; 2], Stop> {
+            let mut run = || -> Result<Report, Stop> {
+                let seen = self.bench.run(TreeState::After, selection, variation, false)?;
+                Ok(seen.map(|seen| seen.report).unwrap_or_default())
+            };
+            Ok([run()?, run()?])
         };
-        let (seed, order, plain) = (fails_under(seed_only)?, fails_under(order_only)?, fails_under(Variation::PLAIN)?);
-        self.quarantine(unstable, Instability::After, |id| match (bad(&plain, id), bad(&seed, id), bad(&order, id)) {
-            (false, true, false) if bad(&after[n as usize], id) => QuarantineReason::HashSeedDependent,
-            (false, false, true) if bad(&after[n as usize], id) => QuarantineReason::OrderDependent,
-            _ => QuarantineReason::Unstable,
+        let (seed, order, plain) = (twice(seed_only)?, twice(order_only)?, twice(Variation::PLAIN)?);
+        let always = |reports: &[Report; 2], id: &String| reports.iter().all(|report| bad(report, id));
+        let never = |reports: &[Report; 2], id: &String| !reports.iter().any(|report| bad(report, id));
+        self.quarantine(unstable, Instability::After, |id| {
+            if !never(&plain, id) || !bad(&after[n as usize], id) {
+                QuarantineReason::Unstable
+            } else if always(&seed, id) && never(&order, id) {
+                QuarantineReason::HashSeedDependent
+            } else if never(&seed, id) && always(&order, id) {
+                QuarantineReason::OrderDependent
+            } else {
+                QuarantineReason::Unstable
+            }
         });
         Ok(())
     }
@@ -473,15 +484,23 @@ impl Examination<'_> {
         let (single, rest) = ids.split_at(ids.len().min(MAX_ALONE));
         let groups = single.iter().map(|id| vec![id.clone()]).chain((!rest.is_empty()).then(|| rest.to_vec()));
         for group in groups {
-            let selection = Selection::Tests(group.clone());
-            let seen = self.bench.run(TreeState::After, &selection, self.plain(), false)?;
-            let report = seen.map(|seen| seen.report).unwrap_or_default();
-            for id in group.into_iter().filter(|id| report.status(id) != Some(Status::Passed)) {
+            for id in self.not_passing(&group)? {
                 fail_to_pass.remove(&id);
-                self.quarantined.insert(id, QuarantineReason::OrderDependent);
+                // A test that passes alone after all does not miss its neighbours: it draws lots.
+                let reason = match self.not_passing(std::slice::from_ref(&id))?.is_empty() {
+                    true => QuarantineReason::Unstable,
+                    false => QuarantineReason::OrderDependent,
+                };
+                self.quarantined.insert(id, reason);
             }
         }
         if fail_to_pass.is_empty() { Err(self.all_quarantined()) } else { Ok(fail_to_pass) }
+    }
+
+    fn not_passing(&mut self, ids: &[String]) -> Result<Vec<String>, Stop> {
+        let seen = self.bench.run(TreeState::After, &Selection::Tests(ids.to_vec()), self.plain(), false)?;
+        let report = seen.map(|seen| seen.report).unwrap_or_default();
+        Ok(ids.iter().filter(|id| report.status(id) != Some(Status::Passed)).cloned().collect())
     }
 
     /// Runs the repository's whole suite: twice on the fixed state, once on the buggy one.
@@ -503,9 +522,14 @@ impl Examination<'_> {
         }
         for seen in &after {
             self.note_network_failures(seen.report.tests.iter());
-            for id in runs_badly(&seen.report, &fail_to_pass) {
+        }
+        for id in fail_to_pass.clone() {
+            let n_passed = after.iter().filter(|seen| seen.report.status(&id) == Some(Status::Passed)).count();
+            if n_passed < after.len() {
                 fail_to_pass.remove(&id);
-                self.quarantined.insert(id, QuarantineReason::OrderDependent);
+                let order = n_passed == 0;
+                let reason = if order { QuarantineReason::OrderDependent } else { QuarantineReason::Unstable };
+                self.quarantined.insert(id, reason);
             }
         }
         if let Some(slowest) = after.iter().max_by_key(|seen| seen.wall_ms) {
@@ -598,10 +622,6 @@ struct Suite {
     before: Report,
     /// Of the slower run of the fixed state.
     wall_ms: u64,
-}
-
-fn runs_badly(report: &Report, ids: &BTreeSet<String>) -> Vec<String> {
-    ids.iter().filter(|id| report.status(id) != Some(Status::Passed)).cloned().collect()
 }
 
 fn no_fail_to_pass(before: &Report, after: &Report) -> Stop {

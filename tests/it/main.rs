@@ -1,5 +1,12 @@
 //! Integration tests, in one binary.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by a panic and tells the reason by printing"
+)]
+
 mod bench;
 mod build;
 mod contract_sandbox;

@@ -294,7 +294,8 @@ fn every_patch_gets_its_label() {
         let reward = if expected.label == Label::Resolved { 1.0 } else { 0.0 };
         let mut found = differs("label", &grade.label, &expected.label);
         found.extend(differs("reward", &grade.reward, &Some(reward)));
-        found.extend(differs("dropped", &grade.dropped_paths, &expected.dropped));
+        let dropped: BTreeSet<&String> = grade.dropped_paths.iter().collect();
+        found.extend(differs("dropped", &dropped, &expected.dropped.iter().collect()));
         found.into_iter().map(|line| format!("{name}: {line} ({})", grade.detail)).collect()
     });
 }

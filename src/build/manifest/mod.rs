@@ -93,8 +93,6 @@ pub struct Manifest {
     pub constraints: Vec<String>,
     /// Packages and extras that CI and task runners install by name.
     pub ci: TestEnvironment,
-    /// pytest finds its settings in the section of `setup.cfg` that pytest 4 and later refuse to start with.
-    pub needs_old_pytest: bool,
     /// A `conftest.py` or `required_plugins` names coverage.
     pub tests_use_coverage: bool,
     /// Directory that holds the packages, where it is not the tree itself (`src`).
@@ -107,7 +105,6 @@ pub fn read(tree: &Tree) -> Manifest {
         buildable: tree.has("setup.py"),
         files: requirement_files::read(tree),
         ci: ci::read(tree),
-        needs_old_pytest: needs_old_pytest(tree),
         tests_use_coverage: tests_use_coverage(tree),
         ..Manifest::default()
     };
@@ -131,13 +128,6 @@ pub fn read(tree: &Tree) -> Manifest {
         pyproject::read_tox_toml(text, &mut manifest);
     }
     manifest
-}
-
-fn needs_old_pytest(tree: &Tree) -> bool {
-    let has_section =
-        |path: &str| tree.text(path).is_some_and(|text| text.lines().any(|line| line.trim_end() == "[pytest]"));
-    // The first of these files that has the section is the one that counts.
-    has_section("setup.cfg") && !has_section("tox.ini") && !tree.has("pytest.ini")
 }
 
 fn tests_use_coverage(tree: &Tree) -> bool {
