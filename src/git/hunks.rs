@@ -103,7 +103,7 @@ fn nth_newline_back(text: &[u8], count: usize) -> Option<usize> {
 
 /// Corrects the headers of hunks for the lines before them that were left out.
 fn renumber(text: &[u8], head: &[u8]) -> Vec<u8> {
-    let n_lines = head.iter().filter(|byte| **byte == b'\n').count();
+    let n_lines = head.split(|&byte| byte == b'\n').count() - 1;
     let function = function_before(head);
     let mut out = Vec::with_capacity(text.len() + 64);
     let mut left = (0, 0);

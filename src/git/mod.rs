@@ -25,6 +25,7 @@ mod apply;
 mod binary;
 pub mod create;
 pub mod diff;
+mod error;
 pub mod hunks;
 pub mod object;
 mod patch;
@@ -35,7 +36,7 @@ pub mod walk;
 
 use std::{
     collections::HashSet,
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -43,7 +44,12 @@ use anyhow::{Context, Result, anyhow};
 pub use git2::Oid;
 use git2::{ErrorCode, ObjectType, Odb, OdbObject};
 
-use self::{diff::Version, object::Commit};
+pub use self::error::{Hinted, ReadError};
+use self::{
+    diff::Version,
+    error::{open_error, read_error},
+    object::Commit,
+};
 use crate::record::{
     bytes::ByteText,
     patch::{Edit, FileContent},
@@ -57,46 +63,6 @@ pub const SYMLINK: u32 = 0o120_000;
 pub const EXECUTABLE: u32 = 0o100_755;
 /// Git mode of a plain file.
 pub const PLAIN: u32 = 0o100_644;
-
-/// An error whose cause is known well enough to say what to do next.
-#[derive(Clone, Debug)]
-pub struct Hinted {
-    pub message: String,
-    pub hint: String,
-}
-
-impl Hinted {
-    pub fn error(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
-        anyhow::Error::new(Hinted { message: message.into(), hint: hint.into() })
-    }
-}
-
-impl fmt::Display for Hinted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Hinted {}
-
-/// Why an object could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReadError {
-    /// The object is not here: a partial clone, or a damaged repository.
-    Missing(Oid),
-    Corrupt(Oid, String),
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReadError::Missing(oid) => write!(f, "object `{oid}` is missing"),
-            ReadError::Corrupt(oid, why) => write!(f, "object `{oid}` is damaged: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 /// An open repository; one per thread.
 pub struct Repo {
@@ -359,36 +325,6 @@ fn read_object<'odb>(odb: &'odb Odb<'_>, id: Oid, kind: ObjectType) -> Result<Od
         return Ok(object);
     }
     Err(ReadError::Corrupt(id, format!("expected a {kind}, found a {}", object.kind())))
-}
-
-fn read_error(id: Oid, error: &git2::Error) -> ReadError {
-    match error.code() {
-        ErrorCode::NotFound => ReadError::Missing(id),
-        _ => ReadError::Corrupt(id, error.message().to_owned()),
-    }
-}
-
-fn open_error(path: &Path, error: &git2::Error) -> anyhow::Error {
-    let message = error.message();
-    match error.code() {
-        ErrorCode::Owner => Hinted::error(
-            "it belongs to another user",
-            format!("if you trust it: git config --global --add safe.directory '{}'", path.display()),
-        ),
-        ErrorCode::NotFound => Hinted::error(
-            "it is not a git repository",
-            "give the directory that holds `.git`, a bare repository, or a URL",
-        ),
-        _ if message.contains("object format") => Hinted::error(
-            format!("its object format is not supported: {message}"),
-            "only SHA-1 repositories can be read; export it with `git fast-export` into one",
-        ),
-        _ if message.contains("extension") => Hinted::error(
-            format!("its format is not supported: {message}"),
-            "clone it anew with `git clone --mirror` and use the clone",
-        ),
-        _ => anyhow!("{message}"),
-    }
 }
 
 /// Reads the `shallow` file: libgit2 reports these commits as if they had no parents.
