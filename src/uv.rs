@@ -122,6 +122,8 @@ fn download(dir: &Path) -> Result<()> {
         .into_iter()
         .find(|(machine, _, _)| *machine == env::consts::ARCH)
         .with_context(|| format!("find a wheel of uv for {}", env::consts::ARCH))?;
+    // Fails only if a provider was installed before, which serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::blocking::Client::builder()
         .timeout(Duration::from_mins(5))
         .user_agent(concat!("curate/", env!("CARGO_PKG_VERSION")))
