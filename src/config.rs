@@ -229,7 +229,8 @@ const CONTROL_TOKENS: [&str; 22] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Validate {
-    /// Runs of each state besides the first, each with its own order, hash seed and temporary directory.
+    /// Runs of each state besides the first, each with its own order, hash seed and temporary directory; the last one is
+    /// of the whole suite, in its own order.
     pub repeats: u32,
     /// Limit for one test of the fixed state, seconds; other states get a multiple of what the fixed one needed.
     pub test_s: u64,

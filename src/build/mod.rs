@@ -4,6 +4,7 @@
 //! hidden tests find what they need, as of the day before the *base* commit. No model takes part, and nothing of the
 //! repository is executed outside a sandbox. Whether the tests then pass is for validation to find out.
 
+pub mod declared;
 pub mod exceptions;
 pub mod ladder;
 pub mod lockfile;
@@ -143,10 +144,13 @@ impl Attempt<'_> {
         Err(anyhow!(Failure { detail, ..first }))
     }
 
-    /// Builds the project for its metadata; one that cannot be built is done without.
+    /// Finds out the project's metadata: read where it is declared, else built; one that cannot be built is done without.
     fn project(&self, choice: &Choice, days: Days, failed_rungs: &mut Vec<String>) -> Result<Option<Project>> {
         if !self.manifest.buildable {
             return Ok(None);
+        }
+        if let Some(project) = declared::read(self.tree) {
+            return Ok(Some(project));
         }
         let needs = recipe::Needs::default();
         let cutoff = ladder::rungs(&needs, None, days)[0].cutoff;

@@ -47,7 +47,7 @@ pub struct BuildStage<'a> {
 
 impl Stage for BuildStage<'_> {
     const NAME: &'static str = "build";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     type Input = Candidate;
     type Output = BuildOutcome;
 
@@ -77,7 +77,7 @@ pub struct ValidateStage<'a> {
 
 impl Stage for ValidateStage<'_> {
     const NAME: &'static str = "validate";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     type Input = (Candidate, Build);
     type Output = Validation;
 

@@ -8,6 +8,7 @@
 mod license;
 mod runs;
 mod select;
+mod stability;
 mod verdict;
 
 use std::{
@@ -33,10 +34,9 @@ use crate::{
     },
 };
 use runs::{Bench, Seen};
-use verdict::{Class, Instability, class, is_fix, is_network_failure, settle, transition};
+use stability::Suite;
+use verdict::{Instability, is_fix, is_network_failure, settle, transition};
 
-/// Fail-to-pass tests that are run alone one by one; the rest together in one process.
-const MAX_ALONE: usize = 40;
 /// Hash seeds tried on the buggy state when no test fails there under seed 0.
 const MORE_SEEDS: [u32; 2] = [1, 2];
 
@@ -157,7 +157,7 @@ impl Examination<'_> {
         let mut failing = before.merged.clone();
         let fail_to_pass = self.repeat(&selection, label, &base_passed, before, &after, &mut failing)?;
         let fail_to_pass = self.alone(fail_to_pass)?;
-        let (fail_to_pass, suite) = self.whole_suite(fail_to_pass)?;
+        let (fail_to_pass, suite) = self.last_repeat(&selection, fail_to_pass)?;
         if fail_to_pass.is_empty() {
             return Err(self.all_quarantined());
         }
@@ -336,212 +336,6 @@ impl Examination<'_> {
         Ok(runs::ids_with(&report, Status::Passed).into_iter().collect())
     }
 
-    /// Repeats both states and keeps what is constant on both sides.
-    fn repeat(
-        &mut self,
-        selection: &Selection,
-        label: EvidenceLabel,
-        base_passed: &BTreeSet<String>,
-        first_before: Before,
-        first_after: &Seen,
-        failing: &mut Report,
-    ) -> Result<BTreeSet<String>, Stop> {
-        let stubs = Some(!first_before.stubbed.is_empty());
-        let mut before = vec![first_before.merged];
-        let mut after = vec![first_after.report.clone()];
-        for n in 1..=self.context.settings.repeats {
-            let variation = Variation { hash_seed: n, order_seed: Some(u64::from(n)), temp: n };
-            let seen = self.bench.run(TreeState::After, selection, variation, false)?.map_err(Stop::Rejected)?;
-            after.push(seen.report);
-            before.push(self.run_before(selection, variation, stubs)?.merged);
-        }
-        let settled = settle(&before.iter().collect::<Vec<_>>(), &after.iter().collect::<Vec<_>>());
-        self.transitions = settled.transitions;
-        let mut stable: BTreeSet<String> = match label {
-            EvidenceLabel::Strong | EvidenceLabel::Resolved => self.ids_where(is_fix),
-            EvidenceLabel::Weak => {
-                self.ids_where(|t| t == Transition::MissingToPass).difference(base_passed).cloned().collect()
-            }
-        };
-        stable.retain(|id| !self.quarantined.contains_key(id));
-        self.explain_after(selection, &settled.unstable, &after)?;
-        self.explain_before(selection, &settled.unstable, &before, &mut stable, failing)?;
-        if stable.is_empty() { Err(self.all_quarantined()) } else { Ok(stable) }
-    }
-
-    fn ids_where(&self, wanted: impl Fn(Transition) -> bool) -> BTreeSet<String> {
-        self.transitions.iter().filter(|(_, transition)| wanted(**transition)).map(|(id, _)| id.clone()).collect()
-    }
-
-    /// Names why tests of the fixed state disagree with themselves, by changing seed and order one at a time.
-    fn explain_after(
-        &mut self,
-        selection: &Selection,
-        unstable: &BTreeMap<String, Instability>,
-        after: &[Report],
-    ) -> Result<(), Stop> {
-        self.quarantine(unstable, Instability::Id, |_| QuarantineReason::UnstableId);
-        let bad = |report: &Report, id: &String| class(report.status(id)) != Class::Pass;
-        let mixed: Vec<&String> =
-            unstable.iter().filter(|(_, why)| **why == Instability::After).map(|(id, _)| id).collect();
-        let Some((n, _)) = after.iter().enumerate().skip(1).find(|(_, report)| mixed.iter().any(|id| bad(report, id)))
-        else {
-            self.quarantine(unstable, Instability::After, |_| QuarantineReason::Unstable);
-            return Ok(());
-        };
-        let n = u32::try_from(n).unwrap_or(1);
-        let seed_only = Variation { hash_seed: n, ..Variation::PLAIN };
-        let order_only = Variation { order_seed: Some(u64::from(n)), ..Variation::PLAIN };
-        let mut twice = |variation| -> Result<[Report; 2], Stop> {
-            let mut run = || -> Result<Report, Stop> {
-                let seen = self.bench.run(TreeState::After, selection, variation, false)?;
-                Ok(seen.map(|seen| seen.report).unwrap_or_default())
-            };
-            Ok([run()?, run()?])
-        };
-        let (seed, order, plain) = (twice(seed_only)?, twice(order_only)?, twice(Variation::PLAIN)?);
-        let always = |reports: &[Report; 2], id: &String| reports.iter().all(|report| bad(report, id));
-        let never = |reports: &[Report; 2], id: &String| !reports.iter().any(|report| bad(report, id));
-        self.quarantine(unstable, Instability::After, |id| {
-            if !never(&plain, id) || !bad(&after[n as usize], id) {
-                QuarantineReason::Unstable
-            } else if always(&seed, id) && never(&order, id) {
-                QuarantineReason::HashSeedDependent
-            } else if never(&seed, id) && always(&order, id) {
-                QuarantineReason::OrderDependent
-            } else {
-                QuarantineReason::Unstable
-            }
-        });
-        Ok(())
-    }
-
-    fn quarantine(
-        &mut self,
-        unstable: &BTreeMap<String, Instability>,
-        which: Instability,
-        reason: impl Fn(&String) -> QuarantineReason,
-    ) {
-        for (id, _) in unstable.iter().filter(|(_, why)| **why == which) {
-            let reason = reason(id);
-            self.quarantined.entry(id.clone()).or_insert(reason);
-        }
-    }
-
-    /// A test that always passes after the fix and fails only sometimes before: a bug that shows under some hash seeds
-    /// makes a task pinned to such a seed, if no steadier test does.
-    fn explain_before(
-        &mut self,
-        selection: &Selection,
-        unstable: &BTreeMap<String, Instability>,
-        before: &[Report],
-        stable: &mut BTreeSet<String>,
-        failing: &mut Report,
-    ) -> Result<(), Stop> {
-        let fails = |report: &Report, id: &String| class(report.status(id)) == Class::Fail;
-        let mixed: Vec<&String> =
-            unstable.iter().filter(|(_, why)| **why == Instability::BeforeOnly).map(|(id, _)| id).collect();
-        let Some(first) = mixed.first() else { return Ok(()) };
-        let seed_where = |wanted: bool| before.iter().position(|report| fails(report, first) == wanted);
-        let mut pinned = BTreeSet::new();
-        if let (Some(bad), Some(good)) = (seed_where(true), seed_where(false)) {
-            let bad = Variation { hash_seed: u32::try_from(bad).unwrap_or(0), ..Variation::PLAIN };
-            let good = Variation { hash_seed: u32::try_from(good).unwrap_or(0), ..Variation::PLAIN };
-            let mut run = |variation| self.run_before(selection, variation, Some(false)).map(|before| before.merged);
-            let (bad_runs, good_runs) = ([run(bad)?, run(bad)?, run(bad)?], [run(good)?, run(good)?]);
-            pinned = mixed
-                .iter()
-                .filter(|id| {
-                    bad_runs.iter().all(|report| fails(report, id)) && !good_runs.iter().any(|report| fails(report, id))
-                })
-                .map(|id| (*id).clone())
-                .collect();
-            if stable.is_empty() && !pinned.is_empty() {
-                self.hash_seed = bad.hash_seed;
-                let [first, ..] = bad_runs;
-                *failing = first;
-                for id in std::mem::take(&mut pinned) {
-                    self.transitions.insert(id.clone(), Transition::FailToPass);
-                    stable.insert(id);
-                }
-            }
-        }
-        for id in mixed.into_iter().filter(|id| !stable.contains(*id)) {
-            let seeded = pinned.contains(id);
-            let reason = if seeded { QuarantineReason::HashSeedDependent } else { QuarantineReason::Unstable };
-            self.quarantined.entry(id.clone()).or_insert(reason);
-        }
-        Ok(())
-    }
-
-    fn plain(&self) -> Variation {
-        Variation { hash_seed: self.hash_seed, ..Variation::PLAIN }
-    }
-
-    /// Runs each fail-to-pass test of the fixed state alone; one that needs its neighbours is quarantined.
-    fn alone(&mut self, mut fail_to_pass: BTreeSet<String>) -> Result<BTreeSet<String>, Stop> {
-        let ids: Vec<String> = fail_to_pass.iter().cloned().collect();
-        let (single, rest) = ids.split_at(ids.len().min(MAX_ALONE));
-        let groups = single.iter().map(|id| vec![id.clone()]).chain((!rest.is_empty()).then(|| rest.to_vec()));
-        for group in groups {
-            for id in self.not_passing(&group)? {
-                fail_to_pass.remove(&id);
-                // A test that passes alone after all does not miss its neighbours: it draws lots.
-                let reason = match self.not_passing(std::slice::from_ref(&id))?.is_empty() {
-                    true => QuarantineReason::Unstable,
-                    false => QuarantineReason::OrderDependent,
-                };
-                self.quarantined.insert(id, reason);
-            }
-        }
-        if fail_to_pass.is_empty() { Err(self.all_quarantined()) } else { Ok(fail_to_pass) }
-    }
-
-    fn not_passing(&mut self, ids: &[String]) -> Result<Vec<String>, Stop> {
-        let seen = self.bench.run(TreeState::After, &Selection::Tests(ids.to_vec()), self.plain(), false)?;
-        let report = seen.map(|seen| seen.report).unwrap_or_default();
-        Ok(ids.iter().filter(|id| report.status(id) != Some(Status::Passed)).cloned().collect())
-    }
-
-    /// Runs the repository's whole suite: twice on the fixed state, once on the buggy one.
-    ///
-    /// `None` where that takes too long, dies, or does not include the fail-to-pass tests: then the touched files'
-    /// suite stands for it.
-    fn whole_suite(&mut self, mut fail_to_pass: BTreeSet<String>) -> Result<(BTreeSet<String>, Option<Suite>), Stop> {
-        self.bench.wall = Duration::from_secs(self.context.settings.suite_s);
-        self.bench.test_wall = Duration::from_secs(self.context.settings.test_s);
-        let mut after = Vec::new();
-        for temp in 0..2 {
-            let variation = Variation { temp, ..self.plain() };
-            match self.bench.run(TreeState::After, &Selection::All, variation, false)? {
-                Ok(seen) if seen.whole && fail_to_pass.iter().all(|id| seen.report.tests.contains_key(id)) => {
-                    after.push(seen);
-                }
-                Ok(_) | Err(_) => return Ok((fail_to_pass, None)),
-            }
-        }
-        for seen in &after {
-            self.note_network_failures(seen.report.tests.iter());
-        }
-        for id in fail_to_pass.clone() {
-            let n_passed = after.iter().filter(|seen| seen.report.status(&id) == Some(Status::Passed)).count();
-            if n_passed < after.len() {
-                fail_to_pass.remove(&id);
-                let order = n_passed == 0;
-                let reason = if order { QuarantineReason::OrderDependent } else { QuarantineReason::Unstable };
-                self.quarantined.insert(id, reason);
-            }
-        }
-        if let Some(slowest) = after.iter().max_by_key(|seen| seen.wall_ms) {
-            let slowest = slowest.clone();
-            self.tighten(&slowest);
-        }
-        let before = self.bench.run(TreeState::Before, &Selection::All, self.plain(), false)?;
-        let before = before.map(|seen| seen.report).unwrap_or_default();
-        let wall_ms = after.iter().map(|seen| seen.wall_ms).max().unwrap_or(0);
-        Ok((fail_to_pass, Some(Suite { after: after.into_iter().map(|seen| seen.report).collect(), before, wall_ms })))
-    }
-
     fn pass_to_pass(&mut self, fail_to_pass: &BTreeSet<String>, suite: Option<&Suite>) -> BTreeSet<String> {
         let touched = self.ids_where(|transition| transition == Transition::PassToPass);
         let mut passing = match suite {
@@ -614,14 +408,6 @@ impl Examination<'_> {
             build: self.context.build.clone(),
         })
     }
-}
-
-/// The whole suite's reports.
-struct Suite {
-    after: Vec<Report>,
-    before: Report,
-    /// Of the slower run of the fixed state.
-    wall_ms: u64,
 }
 
 fn no_fail_to_pass(before: &Report, after: &Report) -> Stop {

@@ -1,0 +1,261 @@
+//! What holds under repetition: repeats of both states, quarantine by reason, each test alone, the whole suite.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{
+    Before, Examination, Stop,
+    runs::Seen,
+    verdict::{Class, Instability, class, is_fix, settle},
+};
+use crate::record::{
+    suite::{Report, Selection, Status, TreeState, Variation},
+    task::{EvidenceLabel, QuarantineReason, Transition},
+};
+
+/// Fail-to-pass tests that are run alone one by one; the rest together in one process.
+const MAX_ALONE: usize = 40;
+
+/// The whole suite's reports.
+pub(super) struct Suite {
+    pub(super) after: Vec<Report>,
+    pub(super) before: Report,
+    /// Of the slower run of the fixed state.
+    pub(super) wall_ms: u64,
+}
+
+impl Examination<'_> {
+    /// Repeats both states and keeps what is constant on both sides.
+    pub(super) fn repeat(
+        &mut self,
+        selection: &Selection,
+        label: EvidenceLabel,
+        base_passed: &BTreeSet<String>,
+        first_before: Before,
+        first_after: &Seen,
+        failing: &mut Report,
+    ) -> Result<BTreeSet<String>, Stop> {
+        let stubs = Some(!first_before.stubbed.is_empty());
+        let mut before = vec![first_before.merged];
+        let mut after = vec![first_after.report.clone()];
+        // The last repeat is the whole suite.
+        for n in 1..self.context.settings.repeats {
+            let variation = Variation { hash_seed: n, order_seed: Some(u64::from(n)), temp: n };
+            let seen = self.bench.run(TreeState::After, selection, variation, false)?.map_err(Stop::Rejected)?;
+            after.push(seen.report);
+            before.push(self.run_before(selection, variation, stubs)?.merged);
+        }
+        let settled = settle(&before.iter().collect::<Vec<_>>(), &after.iter().collect::<Vec<_>>());
+        self.transitions = settled.transitions;
+        let mut stable: BTreeSet<String> = match label {
+            EvidenceLabel::Strong | EvidenceLabel::Resolved => self.ids_where(is_fix),
+            EvidenceLabel::Weak => {
+                self.ids_where(|t| t == Transition::MissingToPass).difference(base_passed).cloned().collect()
+            }
+        };
+        stable.retain(|id| !self.quarantined.contains_key(id));
+        self.explain_after(selection, &settled.unstable, &after)?;
+        self.explain_before(selection, &settled.unstable, &before, &mut stable, failing)?;
+        if stable.is_empty() { Err(self.all_quarantined()) } else { Ok(stable) }
+    }
+
+    pub(super) fn ids_where(&self, wanted: impl Fn(Transition) -> bool) -> BTreeSet<String> {
+        self.transitions.iter().filter(|(_, transition)| wanted(**transition)).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Names why tests of the fixed state disagree with themselves, by changing seed and order one at a time.
+    fn explain_after(
+        &mut self,
+        selection: &Selection,
+        unstable: &BTreeMap<String, Instability>,
+        after: &[Report],
+    ) -> Result<(), Stop> {
+        self.quarantine(unstable, Instability::Id, |_| QuarantineReason::UnstableId);
+        let bad = |report: &Report, id: &String| class(report.status(id)) != Class::Pass;
+        let mixed: Vec<&String> =
+            unstable.iter().filter(|(_, why)| **why == Instability::After).map(|(id, _)| id).collect();
+        let Some((n, _)) = after.iter().enumerate().skip(1).find(|(_, report)| mixed.iter().any(|id| bad(report, id)))
+        else {
+            self.quarantine(unstable, Instability::After, |_| QuarantineReason::Unstable);
+            return Ok(());
+        };
+        let n = u32::try_from(n).unwrap_or(1);
+        let seed_only = Variation { hash_seed: n, ..Variation::PLAIN };
+        let order_only = Variation { order_seed: Some(u64::from(n)), ..Variation::PLAIN };
+        let mut twice = |variation| -> Result<[Report; 2], Stop> {
+            let mut run = || -> Result<Report, Stop> {
+                let seen = self.bench.run(TreeState::After, selection, variation, false)?;
+                Ok(seen.map(|seen| seen.report).unwrap_or_default())
+            };
+            Ok([run()?, run()?])
+        };
+        let (seed, order, plain) = (twice(seed_only)?, twice(order_only)?, twice(Variation::PLAIN)?);
+        let always = |reports: &[Report; 2], id: &String| reports.iter().all(|report| bad(report, id));
+        let never = |reports: &[Report; 2], id: &String| !reports.iter().any(|report| bad(report, id));
+        self.quarantine(unstable, Instability::After, |id| {
+            if !never(&plain, id) || !bad(&after[n as usize], id) {
+                QuarantineReason::Unstable
+            } else if always(&seed, id) && never(&order, id) {
+                QuarantineReason::HashSeedDependent
+            } else if never(&seed, id) && always(&order, id) {
+                QuarantineReason::OrderDependent
+            } else {
+                QuarantineReason::Unstable
+            }
+        });
+        Ok(())
+    }
+
+    pub(super) fn quarantine(
+        &mut self,
+        unstable: &BTreeMap<String, Instability>,
+        which: Instability,
+        reason: impl Fn(&String) -> QuarantineReason,
+    ) {
+        for (id, _) in unstable.iter().filter(|(_, why)| **why == which) {
+            let reason = reason(id);
+            self.quarantined.entry(id.clone()).or_insert(reason);
+        }
+    }
+
+    /// A test that always passes after the fix and fails only sometimes before: a bug that shows under some hash seeds
+    /// makes a task pinned to such a seed, if no steadier test does.
+    fn explain_before(
+        &mut self,
+        selection: &Selection,
+        unstable: &BTreeMap<String, Instability>,
+        before: &[Report],
+        stable: &mut BTreeSet<String>,
+        failing: &mut Report,
+    ) -> Result<(), Stop> {
+        let fails = |report: &Report, id: &String| class(report.status(id)) == Class::Fail;
+        let mixed: Vec<&String> =
+            unstable.iter().filter(|(_, why)| **why == Instability::BeforeOnly).map(|(id, _)| id).collect();
+        let Some(first) = mixed.first() else { return Ok(()) };
+        let seed_where = |wanted: bool| before.iter().position(|report| fails(report, first) == wanted);
+        let mut pinned = BTreeSet::new();
+        if let (Some(bad), Some(good)) = (seed_where(true), seed_where(false)) {
+            let bad = Variation { hash_seed: u32::try_from(bad).unwrap_or(0), ..Variation::PLAIN };
+            let good = Variation { hash_seed: u32::try_from(good).unwrap_or(0), ..Variation::PLAIN };
+            let mut run = |variation| self.run_before(selection, variation, Some(false)).map(|before| before.merged);
+            let (bad_runs, good_runs) = ([run(bad)?, run(bad)?, run(bad)?], [run(good)?, run(good)?]);
+            pinned = mixed
+                .iter()
+                .filter(|id| {
+                    bad_runs.iter().all(|report| fails(report, id)) && !good_runs.iter().any(|report| fails(report, id))
+                })
+                .map(|id| (*id).clone())
+                .collect();
+            if stable.is_empty() && !pinned.is_empty() {
+                self.hash_seed = bad.hash_seed;
+                let [first, ..] = bad_runs;
+                *failing = first;
+                for id in std::mem::take(&mut pinned) {
+                    self.transitions.insert(id.clone(), Transition::FailToPass);
+                    stable.insert(id);
+                }
+            }
+        }
+        for id in mixed.into_iter().filter(|id| !stable.contains(*id)) {
+            let seeded = pinned.contains(id);
+            let reason = if seeded { QuarantineReason::HashSeedDependent } else { QuarantineReason::Unstable };
+            self.quarantined.entry(id.clone()).or_insert(reason);
+        }
+        Ok(())
+    }
+
+    fn plain(&self) -> Variation {
+        Variation { hash_seed: self.hash_seed, ..Variation::PLAIN }
+    }
+
+    /// Runs each fail-to-pass test of the fixed state alone; one that needs its neighbours is quarantined.
+    pub(super) fn alone(&mut self, mut fail_to_pass: BTreeSet<String>) -> Result<BTreeSet<String>, Stop> {
+        let ids: Vec<String> = fail_to_pass.iter().cloned().collect();
+        let (single, rest) = ids.split_at(ids.len().min(MAX_ALONE));
+        let groups = single.iter().map(|id| vec![id.clone()]).chain((!rest.is_empty()).then(|| rest.to_vec()));
+        for group in groups {
+            for id in self.not_passing(&group)? {
+                fail_to_pass.remove(&id);
+                // A test that passes alone after all does not miss its neighbours: it draws lots.
+                let reason = match self.not_passing(std::slice::from_ref(&id))?.is_empty() {
+                    true => QuarantineReason::Unstable,
+                    false => QuarantineReason::OrderDependent,
+                };
+                self.quarantined.insert(id, reason);
+            }
+        }
+        if fail_to_pass.is_empty() { Err(self.all_quarantined()) } else { Ok(fail_to_pass) }
+    }
+
+    fn not_passing(&mut self, ids: &[String]) -> Result<Vec<String>, Stop> {
+        let seen = self.bench.run(TreeState::After, &Selection::Tests(ids.to_vec()), self.plain(), false)?;
+        let report = seen.map(|seen| seen.report).unwrap_or_default();
+        Ok(ids.iter().filter(|id| report.status(id) != Some(Status::Passed)).cloned().collect())
+    }
+
+    /// Makes the last repeat of both states: on the repository's whole suite where that can be had, which also tells
+    /// the pass-to-pass tests, else on the touched files. A fail-to-pass test has to be one here too.
+    pub(super) fn last_repeat(
+        &mut self,
+        selection: &Selection,
+        mut fail_to_pass: BTreeSet<String>,
+    ) -> Result<(BTreeSet<String>, Option<Suite>), Stop> {
+        let suite = self.whole_suite(&fail_to_pass)?;
+        let (before, after) = match &suite {
+            Some(suite) => (suite.before.clone(), suite.after.clone()),
+            None if self.context.settings.repeats == 0 => return Ok((fail_to_pass, None)),
+            None => self.touched_once_more(selection)?,
+        };
+        for id in fail_to_pass.clone() {
+            let passed = |report: &&Report| report.status(&id) == Some(Status::Passed);
+            let (n_after, passed_before) = (after.iter().filter(passed).count(), passed(&&before));
+            if n_after == after.len() && !passed_before {
+                continue;
+            }
+            fail_to_pass.remove(&id);
+            let by_neighbours = suite.is_some() && (n_after == 0 || passed_before);
+            let reason = if by_neighbours { QuarantineReason::OrderDependent } else { QuarantineReason::Unstable };
+            self.quarantined.insert(id, reason);
+        }
+        Ok((fail_to_pass, suite))
+    }
+
+    fn touched_once_more(&mut self, selection: &Selection) -> Result<(Report, Vec<Report>), Stop> {
+        let n = self.context.settings.repeats;
+        let variation = Variation { order_seed: Some(u64::from(n)), temp: n, ..self.plain() };
+        let after = self.bench.run(TreeState::After, selection, variation, false)?.map_err(Stop::Rejected)?.report;
+        let before = self.run_before(selection, variation, Some(false))?.merged;
+        Ok((before, vec![after]))
+    }
+
+    /// Runs the repository's whole suite: twice on the fixed state, once on the buggy one.
+    ///
+    /// `None` where that takes too long, dies, or does not include the fail-to-pass tests.
+    fn whole_suite(&mut self, fail_to_pass: &BTreeSet<String>) -> Result<Option<Suite>, Stop> {
+        self.bench.wall = Duration::from_secs(self.context.settings.suite_s);
+        self.bench.test_wall = Duration::from_secs(self.context.settings.test_s);
+        let mut after = Vec::new();
+        for temp in 0..2 {
+            let variation = Variation { temp, ..self.plain() };
+            match self.bench.run(TreeState::After, &Selection::All, variation, false)? {
+                Ok(seen) if seen.whole && fail_to_pass.iter().all(|id| seen.report.tests.contains_key(id)) => {
+                    after.push(seen);
+                }
+                Ok(_) | Err(_) => return Ok(None),
+            }
+        }
+        for seen in &after {
+            self.note_network_failures(seen.report.tests.iter());
+        }
+        if let Some(slowest) = after.iter().max_by_key(|seen| seen.wall_ms) {
+            let slowest = slowest.clone();
+            self.tighten(&slowest);
+        }
+        let before = self.bench.run(TreeState::Before, &Selection::All, self.plain(), false)?;
+        let before = before.map(|seen| seen.report).unwrap_or_default();
+        let wall_ms = after.iter().map(|seen| seen.wall_ms).max().unwrap_or(0);
+        Ok(Some(Suite { after: after.into_iter().map(|seen| seen.report).collect(), before, wall_ms }))
+    }
+}
