@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::{
     config,
     export::{self, Consumer, Format, TaskInput},
-    record::episode::{Budget, Grade, Message},
+    record::episode::{Grade, Message},
     report::{self, Summary},
     rollout,
     store::Store,
@@ -44,7 +44,7 @@ pub fn export_path(store: &Store, consumer: Consumer) -> PathBuf {
 }
 
 pub fn export_input(store: &Store, records: &Records) -> export::Input {
-    let budget = budget(&config::Rollout::default());
+    let budget = rollout::budget(&config::Rollout::default());
     let task = |(task, issue): (&_, &_)| TaskInput {
         prompt: rollout::prompt::messages(&crate::record::task::Task::clone(task).public, issue, &budget),
         task: crate::record::task::Task::clone(task),
@@ -67,15 +67,6 @@ pub fn report_input(store: &Store, records: &Records) -> report::Input {
         validations: records.validations.values().cloned().collect(),
         issues: records.issues.clone().into_iter().collect(),
         episodes: records.episodes.iter().cloned().map(|(episode, grade)| (episode, Some(grade))).collect(),
-    }
-}
-
-fn budget(settings: &config::Rollout) -> Budget {
-    Budget {
-        max_steps: settings.max_steps,
-        max_tokens: settings.max_tokens,
-        max_wall_s: settings.max_wall_s,
-        command_s: settings.command_s,
     }
 }
 
