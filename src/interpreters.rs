@@ -14,7 +14,11 @@ use std::{
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{cache::Cache, process, record::environment::Interpreter};
+use crate::{
+    cache::Cache,
+    process,
+    record::environment::{Language, Toolchain},
+};
 
 /// Prints implementation, version, base prefix, prefix and executable, a line each.
 const QUESTION: &str = "import platform, sys; print('\\n'.join([platform.python_implementation(), \
@@ -26,14 +30,14 @@ const QUESTION: &str = "import platform, sys; print('\\n'.join([platform.python_
 struct Answer {
     mtime: i64,
     size: u64,
-    interpreter: Option<Interpreter>,
+    interpreter: Option<Toolchain>,
 }
 
 /// Returns every usable CPython, sorted by path; one per real executable.
 ///
 /// # Errors
 /// The cache cannot be written.
-pub fn find(cache: &Cache) -> Result<Vec<Interpreter>> {
+pub fn find(cache: &Cache) -> Result<Vec<Toolchain>> {
     let file = cache.dir("interpreters")?.join("answers.json");
     // A file that cannot be read is written anew.
     let known: BTreeMap<PathBuf, Answer> =
@@ -54,7 +58,7 @@ pub fn find(cache: &Cache) -> Result<Vec<Interpreter>> {
     if asked || answers.len() != known.len() {
         write(cache, &file, &answers)?;
     }
-    let mut found: Vec<Interpreter> = answers.into_values().filter_map(|answer| answer.interpreter).collect();
+    let mut found: Vec<Toolchain> = answers.into_values().filter_map(|answer| answer.interpreter).collect();
     found.sort_by(|a, b| a.path.cmp(&b.path));
     found.dedup_by(|a, b| a.path == b.path);
     Ok(found)
@@ -106,7 +110,7 @@ fn named_python(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Asks an executable what it is; `None` where it does not answer, is a virtual environment's, or not CPython.
-fn ask(path: &Path) -> Option<Interpreter> {
+fn ask(path: &Path) -> Option<Toolchain> {
     let command = process::Command {
         argv: vec![path.into(), "-I".into(), "-c".into(), QUESTION.into()],
         env: Vec::new(),
@@ -124,7 +128,8 @@ fn ask(path: &Path) -> Option<Interpreter> {
     if implementation != "CPython" || prefix != base_prefix {
         return None;
     }
-    Some(Interpreter {
+    Some(Toolchain {
+        language: Language::Python,
         path: Path::new(executable).canonicalize().ok()?,
         prefix: PathBuf::from(base_prefix),
         version: version.to_owned(),

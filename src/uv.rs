@@ -22,7 +22,7 @@ use crate::{
     lab::Lab,
     process,
     record::{
-        environment::Interpreter,
+        environment::Toolchain,
         failure::{Blame, Failure, Phase},
     },
     sandbox::{self, Exit, Limits, Mount, Output, Spec, overlay::Workspace},
@@ -197,7 +197,7 @@ fn unpack(wheel: &[u8], target: &Path) -> Result<()> {
 /// One call of uv.
 #[derive(Clone, Debug)]
 pub struct Job<'a> {
-    pub interpreter: &'a Interpreter,
+    pub interpreter: &'a Toolchain,
     /// Mounted at [`sandbox::TREE`].
     pub workspace: Option<&'a Workspace>,
     pub mounts: Vec<Mount>,
@@ -235,10 +235,11 @@ pub fn run(lab: &Lab, kind: &str, job: &Job) -> Result<Output> {
         wall: job.wall,
         // Wheels of a gigabyte and more exist, and uv maps them.
         memory_bytes: 16 << 30,
+        address_space_bytes: 16 << 30,
         file_bytes: 8 << 30,
         ..Limits::default()
     };
-    let spec = Spec { workspace: job.workspace, mounts, env: environment, network: true, limits };
+    let spec = Spec { workspace: job.workspace, mounts, env: environment, network: true, limits, ..Spec::default() };
     let argv: Vec<String> = std::iter::once(INSIDE.to_owned()).chain(job.arguments.iter().cloned()).collect();
     let output = sandbox::run(lab.backend, &spec, &argv)?;
     check(kind, &output)?;
@@ -246,7 +247,7 @@ pub fn run(lab: &Lab, kind: &str, job: &Job) -> Result<Output> {
 }
 
 /// Returns the mount that an interpreter needs; those below `/usr` are in every sandbox.
-pub fn mount_of(interpreter: &Interpreter) -> Option<Mount> {
+pub fn mount_of(interpreter: &Toolchain) -> Option<Mount> {
     let prefix = &interpreter.prefix;
     let shown = prefix.starts_with("/usr");
     (!shown).then(|| Mount { host: prefix.clone(), inside: prefix.clone(), writable: false })

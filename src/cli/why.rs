@@ -87,7 +87,7 @@ fn candidate_text(records: &Records, id: &str) -> String {
             text.push_str(&format!(
                 "  environment: {} Python {} ({}), {} as of {}, rung {}\n",
                 build.environment.key.short(),
-                build.environment.interpreter.version,
+                build.environment.toolchain.version,
                 recipe.interpreter_reason,
                 build.runner.name(),
                 recipe.cutoff,

@@ -76,7 +76,7 @@ fn public_task(task: &TaskInput) -> String {
         "language": public.language,
         "license": public.license,
         "runner": public.build.runner.name(),
-        "interpreter": public.build.environment.interpreter.version,
+        "interpreter": public.build.environment.toolchain.version,
         "environment": public.build.environment.key,
         "issue_writer": task.issue.writer.name(),
         "problem_statement": task.issue.text,

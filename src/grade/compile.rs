@@ -7,7 +7,7 @@ use crate::{
     interrupt::Interrupted,
     lab::Lab,
     record::patch::Edit,
-    sandbox::{self, ENVIRONMENT, Exit, Limits, Spec},
+    sandbox::{self, ENVIRONMENT, Exit, Limits},
 };
 
 /// Prints `path: error` for the first file that does not compile. Runs on every Python since 2.7.
@@ -49,13 +49,8 @@ fn check(lab: &Lab, subject: Subject, tree: &[Edit], paths: &[String]) -> Result
     let workspace = harness::workspace(lab, subject, tree)?;
     // Without an environment there is no answer, and the label rests on the tests alone.
     let Ok(surroundings) = harness::surroundings(lab, subject) else { return Ok(None) };
-    let spec = Spec {
-        workspace: Some(&workspace),
-        mounts: surroundings.mounts.clone(),
-        env: surroundings.env.clone(),
-        network: false,
-        limits: Limits { wall: std::time::Duration::from_mins(1), ..Limits::default() },
-    };
+    let limits = Limits { wall: std::time::Duration::from_mins(1), ..Limits::default() };
+    let spec = surroundings.spec(&workspace, limits);
     let mut argv: Vec<String> = vec![format!("{ENVIRONMENT}/bin/python"), "-c".to_owned(), SCRIPT.to_owned()];
     argv.extend(paths.iter().cloned());
     let output = sandbox::run(lab.backend, &spec, &argv)?;

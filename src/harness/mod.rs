@@ -25,7 +25,7 @@ use crate::{
         patch::{Edit, FileContent},
         suite::{Selection, SuiteOutcome, SuiteRun, TreeState, Variation},
     },
-    sandbox::{self, Exit, Limits, Output, Spec, overlay::Workspace, session::Session},
+    sandbox::{self, Exit, Limits, Output, overlay::Workspace, session::Session},
 };
 pub use surroundings::{Surroundings, surroundings};
 use ticket::Ticket;
@@ -84,13 +84,8 @@ pub fn run_suite(lab: &Lab, subject: Subject, request: &Request) -> Result<Suite
         Ok(ticket) => ticket,
         Err(error) => return Ok(SuiteRun { outcome: not_run(run.state, "results_unwritable", &error), ..run }),
     };
-    let spec = Spec {
-        workspace: Some(&workspace),
-        mounts: surroundings.mounts.clone(),
-        env: [surroundings.env.clone(), varied(request.variation)].concat(),
-        network: false,
-        limits: Limits { wall: request.wall, ..Limits::default() },
-    };
+    let mut spec = surroundings.spec(&workspace, Limits { wall: request.wall, ..Limits::default() });
+    spec.env.extend(varied(request.variation));
     let output = sandbox::run(lab.backend, &spec, &ticket.argv)?;
     conclude(run, &ticket, &output)
 }

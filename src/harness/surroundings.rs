@@ -13,16 +13,13 @@ use super::Subject;
 use crate::{
     environments,
     lab::Lab,
-    lang::{RESULTS, RUNNERS, SCRIPTS},
+    lang::{self, Layout, RESULTS, RUNNERS, SCRIPTS},
     record::{
         environment::{Build, LayerFile},
         failure::{Blame, Failure, Phase},
     },
-    sandbox::{ENVIRONMENT, Mount, TREE},
+    sandbox::{ENVIRONMENT, Limits, METADATA, Mount, Overlaid, Spec, overlay::Workspace},
 };
-
-/// Where the project's metadata is shown, read-only.
-const METADATA: &str = "/opt/metadata";
 
 /// What a sandbox for this subject shows and sets besides the workspace: interpreter, environment, metadata, our
 /// runner files, a results directory.
@@ -30,6 +27,9 @@ const METADATA: &str = "/opt/metadata";
 pub struct Surroundings {
     pub mounts: Vec<Mount>,
     pub env: Vec<(String, String)>,
+    /// Directories of the environment that are written to, with where they are shown.
+    overlaid: Vec<(Workspace, PathBuf)>,
+    address_space_bytes: Option<u64>,
     /// Host side of the results directory and of the metadata; removed on drop.
     pub scratch: tempfile::TempDir,
 }
@@ -38,6 +38,22 @@ impl Surroundings {
     /// Returns the host side of the results directory.
     pub(super) fn results(&self) -> PathBuf {
         self.scratch.path().join("results")
+    }
+
+    /// Returns a sandbox without a network over the workspace, with these surroundings. One at a time may run.
+    pub fn spec<'a>(&'a self, workspace: &'a Workspace, limits: Limits) -> Spec<'a> {
+        let overlaid = self.overlaid.iter();
+        Spec {
+            workspace: Some(workspace),
+            mounts: self.mounts.clone(),
+            overlaid: overlaid.map(|(workspace, inside)| Overlaid { workspace, inside: inside.clone() }).collect(),
+            env: self.env.clone(),
+            network: false,
+            limits: Limits {
+                address_space_bytes: self.address_space_bytes.unwrap_or(limits.address_space_bytes),
+                ..limits
+            },
+        }
     }
 }
 
@@ -66,41 +82,29 @@ fn lay_out(lab: &Lab, build: &Build, environment: PathBuf) -> Result<Surrounding
     for file in &build.metadata {
         write_layer_file(&metadata, file)?;
     }
-    let mut mounts = vec![
+    let layout = lang::layout(build);
+    let mut mounts = Vec::new();
+    mounts.extend(layout.shown.iter().map(|(part, inside)| mount(environment.join(part), inside, false)));
+    let mut overlaid = Vec::new();
+    for (part, inside) in layout.overlaid {
+        overlaid.push((Workspace::create(&environment.join(part), scratch.path(), &[])?, PathBuf::from(inside)));
+    }
+    mounts.extend([
         mount(environment, ENVIRONMENT, false),
         mount(metadata, METADATA, false),
         mount(runners, RUNNERS, false),
         mount(results, RESULTS, true),
-    ];
-    let prefix = &build.environment.interpreter.prefix;
+    ]);
+    let prefix = &build.environment.toolchain.prefix;
     if !prefix.starts_with("/usr") {
         mounts.push(Mount { host: prefix.clone(), inside: prefix.clone(), writable: false });
     }
-    Ok(Surroundings { mounts, env: environment_variables(build), scratch })
+    let Layout { variables: env, address_space_bytes, .. } = layout;
+    Ok(Surroundings { mounts, env, overlaid, address_space_bytes, scratch })
 }
 
 fn mount(host: PathBuf, inside: &str, writable: bool) -> Mount {
     Mount { host, inside: PathBuf::from(inside), writable }
-}
-
-fn environment_variables(build: &Build) -> Vec<(String, String)> {
-    // The tree first: what the metadata directory could hold of modules must never win over it.
-    let mut path: Vec<String> = build
-        .import_roots
-        .iter()
-        .map(|root| if root.is_empty() { TREE.to_owned() } else { format!("{TREE}/{root}") })
-        .collect();
-    path.push(METADATA.to_owned());
-    [
-        ("PYTHONPATH", path.join(":").as_str()),
-        ("PYTHONHASHSEED", "0"),
-        // No bytecode in the tree: none to go stale when a file changes within a second, none in an agent's patch.
-        ("PYTHONDONTWRITEBYTECODE", "1"),
-        ("PYTHONNOUSERSITE", "1"),
-        ("HYPOTHESIS_STORAGE_DIRECTORY", "/tmp/hypothesis"),
-    ]
-    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-    .to_vec()
 }
 
 fn write_layer_file(directory: &Path, file: &LayerFile) -> Result<()> {
@@ -121,7 +125,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 mod tests {
     use super::*;
     use crate::record::{
-        environment::{Environment, Interpreter, Recipe, Runner},
+        environment::{Environment, Language, Recipe, Runner, Toolchain},
         id::Digest,
     };
 
@@ -131,7 +135,8 @@ mod tests {
             runner: Runner::Pytest,
             environment: Environment {
                 key: Digest::of(&[]),
-                interpreter: Interpreter {
+                toolchain: Toolchain {
+                    language: Language::Python,
                     path: PathBuf::from(prefix).join("bin/python3"),
                     prefix: PathBuf::from(prefix),
                     version: "3.11.7".to_owned(),

@@ -162,17 +162,22 @@ pub(super) mod tests {
     use crate::record::{
         bytes::ByteText,
         candidate::{FileChange, Side},
-        environment::{Build, Environment, Interpreter, Recipe, Runner},
+        environment::{Build, Environment, Recipe, Runner, Toolchain},
         id::Digest,
         task::{EvidenceLabel, FailingTest, PublicTask, Transition},
     };
 
     pub(crate) fn task(message: &str) -> Task {
-        let interpreter = Interpreter { path: "/p".into(), prefix: "/".into(), version: "3.11.7".into() };
+        let interpreter = Toolchain {
+            language: crate::record::environment::Language::Python,
+            path: "/p".into(),
+            prefix: "/".into(),
+            version: "3.11.7".into(),
+        };
         let build = Build {
             instance_id: "a__b-123".into(),
             runner: Runner::Pytest,
-            environment: Environment { key: Digest::of(&[]), interpreter, lock: String::new() },
+            environment: Environment { key: Digest::of(&[]), toolchain: interpreter, lock: String::new() },
             recipe: Recipe::default(),
             metadata: vec![],
             generated: vec![],

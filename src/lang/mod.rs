@@ -1,10 +1,14 @@
 //! Test runners: how each is started and how its results are read. Pure: plans and parses, never runs anything.
 //!
-//! Results never come from printed text. A runner script of ours works inside the test process and appends sealed
-//! records to a file of its own ([`channel`]). What a test run means for a task, this module does not know.
+//! Results never come from printed text. A runner script of ours works inside the test process or above it and appends
+//! sealed records to a file of its own ([`channel`]). What a test run means for a task, this module does not know.
 
 pub mod channel;
+mod go;
+mod javascript;
 mod pytest;
+mod python;
+mod rust;
 mod unittest;
 
 use serde::Serialize;
@@ -12,10 +16,10 @@ use serde_json::json;
 
 use crate::{
     record::{
-        environment::Runner,
+        environment::{Build, Language, Runner},
         suite::{Selection, Variation},
     },
-    sandbox::{ENVIRONMENT, TREE},
+    sandbox::TREE,
 };
 
 /// Where the runner scripts are shown inside a sandbox, read-only.
@@ -26,9 +30,34 @@ pub const RESULTS: &str = "/results";
 /// The scripts to show at [`RUNNERS`], by name; the same for every runner.
 pub const SCRIPTS: [(&str, &str); 3] = [
     ("curate_channel.py", include_str!("python/curate_channel.py")),
-    ("curate_pytest.py", pytest::SCRIPT),
-    ("curate_unittest.py", unittest::SCRIPT),
+    (pytest::NAME, pytest::SCRIPT),
+    (unittest::NAME, unittest::SCRIPT),
 ];
+
+/// Runs the scripts for all languages but Python, which has its own interpreter in the environment.
+const DRIVER: &str = "/usr/bin/python3";
+
+/// What a language's sandboxes show and set besides the tree and the environment's directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Directories of the environment, with where else they are shown, read-only.
+    pub shown: &'static [(&'static str, &'static str)],
+    /// Directories of the environment, with where each sandbox gets a writable view of its own.
+    pub overlaid: &'static [(&'static str, &'static str)],
+    pub variables: Vec<(String, String)>,
+    /// Address space of one process, bytes, where the program reserves more than it uses.
+    pub address_space_bytes: Option<u64>,
+}
+
+/// Returns the layout of a build's sandboxes.
+pub fn layout(build: &Build) -> Layout {
+    match build.runner.language() {
+        Language::Python => python::layout(build),
+        Language::Javascript => javascript::layout(),
+        Language::Rust => rust::layout(),
+        Language::Go => go::layout(),
+    }
+}
 
 /// One run to plan.
 #[derive(Clone, Copy, Debug)]
@@ -65,9 +94,14 @@ struct Chosen<'a> {
 
 /// Returns how to run the planned tests.
 pub fn plan(runner: Runner, plan: &Plan) -> Planned {
-    let script = match runner {
-        Runner::Pytest => pytest::NAME,
-        Runner::Unittest => unittest::NAME,
+    let [program, script] = match runner {
+        Runner::Pytest => [python::PROGRAM, pytest::NAME],
+        Runner::Unittest => [python::PROGRAM, unittest::NAME],
+        Runner::NodeTest | Runner::Jest | Runner::Vitest | Runner::Mocha | Runner::Ava | Runner::Tap => {
+            [DRIVER, javascript::NAME]
+        }
+        Runner::Cargo => [DRIVER, rust::NAME],
+        Runner::Go => [DRIVER, go::NAME],
     };
     let selection = match plan.selection {
         Selection::All => Chosen { kind: "all", items: &[] },
@@ -78,6 +112,7 @@ pub fn plan(runner: Runner, plan: &Plan) -> Planned {
         "nonce": plan.nonce,
         "results": format!("{RESULTS}/{}", plan.results),
         "root": TREE,
+        "runner": runner.name(),
         "selection": selection,
         "loose": plan.is_loose,
         "order_seed": plan.variation.order_seed,
@@ -86,11 +121,7 @@ pub fn plan(runner: Runner, plan: &Plan) -> Planned {
         "test_wall_s": plan.test_wall_s,
     });
     Planned {
-        argv: vec![
-            format!("{ENVIRONMENT}/bin/python"),
-            format!("{RUNNERS}/{script}"),
-            format!("{RESULTS}/{}", plan.instructions),
-        ],
+        argv: vec![program.to_owned(), format!("{RUNNERS}/{script}"), format!("{RESULTS}/{}", plan.instructions)],
         instructions: instructions.to_string(),
     }
 }
@@ -100,14 +131,24 @@ pub fn visible_command(runner: Runner) -> &'static str {
     match runner {
         Runner::Pytest => "python -m pytest",
         Runner::Unittest => "python -m unittest",
+        Runner::NodeTest => "node --test",
+        Runner::Jest => "npx jest",
+        Runner::Vitest => "npx vitest run",
+        Runner::Mocha => "npx mocha",
+        Runner::Ava => "npx ava",
+        Runner::Tap => "npx tap",
+        Runner::Cargo => "cargo test",
+        Runner::Go => "go test ./...",
     }
 }
 
 /// Returns the file of a test id, relative to the tree, where the id names it.
 pub fn file_of(runner: Runner, test_id: &str) -> Option<&str> {
-    match runner {
-        Runner::Pytest => test_id.split_once("::").map(|(file, _)| file),
-        Runner::Unittest => None,
+    match runner.language() {
+        Language::Python if runner == Runner::Unittest => None,
+        Language::Python => test_id.split_once("::").map(|(file, _)| file),
+        Language::Javascript => javascript::file_of(test_id),
+        Language::Rust | Language::Go => None,
     }
 }
 

@@ -1,16 +1,43 @@
-//! What paths and messages say. Pure and table-driven; the rules are those of Python projects.
+//! What paths and messages say. Pure and table-driven; a path's ending says whose rules hold.
 
-use crate::record::candidate::Role;
+use crate::record::{candidate::Role, environment::Language};
 
 /// Directories whose content only tests use, compared without case.
-const TEST_DIRECTORIES: [&str; 6] = ["test", "tests", "testdata", "test_data", "test-data", "unittests"];
+const TEST_DIRECTORIES: [&str; 11] = [
+    "test",
+    "tests",
+    "testdata",
+    "test_data",
+    "test-data",
+    "unittests",
+    "__tests__",
+    "__mocks__",
+    "__snapshots__",
+    "__fixtures__",
+    "spec",
+];
 /// Endings of such directories' names (`unit_tests`, `integration_test`).
 const TEST_DIRECTORY_ENDINGS: [&str; 4] = ["_test", "_tests", "-test", "-tests"];
 /// Top-level directories that are no part of the program.
-const OTHER_DIRECTORIES: [&str; 10] =
-    ["doc", "docs", "documentation", "example", "examples", "bench", "benchmark", "benchmarks", "changelog", ".github"];
+const OTHER_DIRECTORIES: [&str; 12] = [
+    "doc",
+    "docs",
+    "documentation",
+    "example",
+    "examples",
+    "bench",
+    "benches",
+    "benchmark",
+    "benchmarks",
+    "changelog",
+    "website",
+    ".github",
+];
 /// Scripts that build or release the project.
-const PROJECT_SCRIPTS: [&str; 9] = [
+const PROJECT_SCRIPTS: [&str; 12] = [
+    "build.rs",
+    "gulpfile.js",
+    "gruntfile.js",
     "setup.py",
     "noxfile.py",
     "toxfile.py",
@@ -21,10 +48,16 @@ const PROJECT_SCRIPTS: [&str; 9] = [
     "ez_setup.py",
     "conf.py",
 ];
-/// Endings of program files: Python, its type stubs, and what extension modules are made of.
-const SOURCE_ENDINGS: [&str; 11] = [".py", ".pyi", ".pyx", ".pxd", ".pxi", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp"];
+/// Endings of program files by language; C is what Python's extension modules are made of.
+const SOURCE_ENDINGS: [(Language, &[&str]); 4] = [
+    (Language::Python, &[".py", ".pyi", ".pyx", ".pxd", ".pxi", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp"]),
+    (Language::Javascript, &[".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".vue", ".svelte"]),
+    (Language::Rust, &[".rs"]),
+    (Language::Go, &[".go"]),
+];
 /// Directories that hold other people's code.
-const VENDOR_DIRECTORIES: [&str; 10] = [
+const VENDOR_DIRECTORIES: [&str; 11] = [
+    "dist",
     "_vendor",
     "vendor",
     "vendored",
@@ -37,8 +70,18 @@ const VENDOR_DIRECTORIES: [&str; 10] = [
     "node_modules",
 ];
 /// Endings of files that a program wrote.
-const GENERATED_ENDINGS: [&str; 7] =
-    ["_pb2.py", "_pb2.pyi", "_pb2_grpc.py", "_pb2_grpc.pyi", "_version.py", "parsetab.py", "lextab.py"];
+const GENERATED_ENDINGS: [&str; 10] = [
+    "_pb2.py",
+    "_pb2.pyi",
+    "_pb2_grpc.py",
+    "_pb2_grpc.pyi",
+    "_version.py",
+    "parsetab.py",
+    "lextab.py",
+    ".pb.go",
+    ".min.js",
+    ".bundle.js",
+];
 /// Words of a message that speak of a fix.
 const FIX_WORDS: [&str; 34] = [
     "fix",
@@ -96,15 +139,44 @@ pub fn role(path: &[u8], layout: Layout) -> Role {
     {
         return Role::Test;
     }
-    let is_source = SOURCE_ENDINGS.iter().any(|ending| name.ends_with(ending) && name.len() > ending.len());
+    let is_source = language(path).is_some();
     let is_elsewhere = top.is_some_and(|top| OTHER_DIRECTORIES.contains(&top));
-    let is_script = name == "setup.py" || (top.is_none() && PROJECT_SCRIPTS.contains(&name));
+    let is_script = name == "setup.py"
+        || (top.is_none() && PROJECT_SCRIPTS.contains(&name))
+        || name.starts_with('.')
+        || is_declaration_or_setting(name);
     if is_source && !is_elsewhere && !is_script { Role::Source } else { Role::Other }
 }
 
+/// Returns the language of a program file, test or not, by its ending.
+pub fn language(path: &[u8]) -> Option<Language> {
+    let text = String::from_utf8_lossy(path).to_lowercase();
+    let name = text.rsplit('/').next().unwrap_or_default();
+    let has = |ending: &&str| name.ends_with(ending) && name.len() > ending.len();
+    SOURCE_ENDINGS.iter().find(|(_, endings)| endings.iter().any(|ending| has(&ending))).map(|(language, _)| *language)
+}
+
+/// Says whether a script declares types or configures a tool (`index.d.ts`, `jest.config.js`).
+fn is_declaration_or_setting(name: &str) -> bool {
+    [".d.ts", ".d.mts", ".d.cts", ".test-d.ts"].iter().any(|ending| name.ends_with(ending)) || name.contains(".config.")
+}
+
 fn is_test_name(name: &str) -> bool {
-    let Some(stem) = name.strip_suffix(".py").or_else(|| name.strip_suffix(".pyi")) else { return false };
-    stem.starts_with("test_") || stem.ends_with("_test") || matches!(stem, "test" | "tests" | "conftest")
+    let Some((stem, ending)) = name.rsplit_once('.') else { return false };
+    match ending {
+        "py" | "pyi" => {
+            stem.starts_with("test_") || stem.ends_with("_test") || matches!(stem, "test" | "tests" | "conftest")
+        }
+        "go" => stem.ends_with("_test"),
+        "rs" => matches!(stem, "test" | "tests") || stem.ends_with("_test") || stem.ends_with("_tests"),
+        "snap" => true,
+        _ if language(name.as_bytes()) == Some(Language::Javascript) => {
+            let is_marked =
+                [".test", ".tests", ".spec", "-test", "_test", ".test-d"].iter().any(|end| stem.ends_with(end));
+            is_marked || matches!(stem, "test" | "tests") || stem.starts_with("test-") || stem.starts_with("test.")
+        }
+        _ => false,
+    }
 }
 
 fn is_test_directory(name: &str) -> bool {
@@ -173,6 +245,22 @@ mod tests {
             ("examples/run.py", Role::Other),
             ("README.md", Role::Other),
             (".py", Role::Other),
+            ("src/lib.rs", Role::Source),
+            ("src/tests.rs", Role::Test),
+            ("crates/a/tests/it.rs", Role::Test),
+            ("benches/speed.rs", Role::Other),
+            ("build.rs", Role::Other),
+            ("version.go", Role::Source),
+            ("version_test.go", Role::Test),
+            ("testdata/x.json", Role::Test),
+            ("index.js", Role::Source),
+            ("index.d.ts", Role::Other),
+            ("test.js", Role::Test),
+            ("src/a.test.tsx", Role::Test),
+            ("src/__tests__/a.ts", Role::Test),
+            ("jest.config.js", Role::Other),
+            (".eslintrc.js", Role::Other),
+            ("lib/contest.js", Role::Source),
             ("testing/test_x.py", Role::Test),
             ("testing/helper.py", Role::Source),
         ] {

@@ -19,6 +19,7 @@ use crate::{
     record::{
         bytes::ByteText,
         candidate::{Candidate, FileChange, RejectReason, Role, Side},
+        environment::Language,
         id::instance_id,
     },
     sources::Source,
@@ -171,6 +172,9 @@ impl Judge<'_> {
             return reject(RejectReason::NoTestChange, format!("{what} {}", paths()));
         }
         let Mine { max_source_files, max_files, .. } = self.settings;
+        if !of(Role::Source).any(|delta| classify::language(&delta.path) == Some(language(deltas, roles))) {
+            return reject(RejectReason::NoSourceChange, format!("tests another language; changes {}", paths()));
+        }
         if n_source > *max_source_files as usize {
             return reject(RejectReason::TooManyFiles, format!("{n_source} source files, limit {max_source_files}"));
         }
@@ -235,6 +239,7 @@ impl Judge<'_> {
             base_commit: base.id.to_string(),
             fix_commit,
             unit: unit_of(commit),
+            language: language_of(changes),
             base_time: base.time.unwrap_or(fix_time),
             fix_time,
             message: ByteText::new(commit.message.as_slice()),
@@ -282,6 +287,18 @@ fn base_of(repo: &Repo, commit: &Commit) -> Result<Oid, Stop> {
         [base] | [base, _] => Ok(*base),
         parents => reject(RejectReason::OctopusMerge, format!("{} parents", parents.len())),
     }
+}
+
+/// Returns the language that most of the changed tests are written in, else most of the source.
+fn language(deltas: &[Delta], roles: &[Role]) -> Language {
+    let most = |role: Role| {
+        let of = deltas.iter().zip(roles).filter(move |(delta, other)| **other == role && delta.new.is_some());
+        let found: Vec<Language> = of.filter_map(|(delta, _)| classify::language(&delta.path)).collect();
+        let count = |language: &Language| found.iter().filter(|other| *other == language).count();
+        // The first of equals.
+        Language::ALL.into_iter().rev().filter(|language| count(language) > 0).max_by_key(count)
+    };
+    most(Role::Test).or_else(|| most(Role::Source)).unwrap_or(Language::Python)
 }
 
 fn roles(repo: &Repo, tree: Oid, deltas: &[Delta]) -> Result<Vec<Role>, ReadError> {
@@ -333,6 +350,12 @@ fn is_only_looks(change: &Change) -> bool {
             change.contents.old.as_deref().unwrap_or_default(),
             change.contents.new.as_deref().unwrap_or_default(),
         )
+}
+
+fn language_of(changes: &[Change]) -> Language {
+    let deltas: Vec<Delta> = changes.iter().map(|change| change.delta.clone()).collect();
+    let roles: Vec<Role> = changes.iter().map(|change| change.role).collect();
+    language(&deltas, &roles)
 }
 
 fn file_change(change: &Change, counts: LineCounts) -> FileChange {

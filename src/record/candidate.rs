@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::bytes::ByteText;
+use super::{bytes::ByteText, environment::Language};
 
 /// What kind of file a change touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -59,6 +59,8 @@ pub struct Candidate {
     pub base_commit: String,
     pub fix_commit: String,
     pub unit: Unit,
+    /// Of the changed tests.
+    pub language: Language,
     /// Commit time of the base, seconds since 1970 (UTC).
     pub base_time: i64,
     /// Commit time of the fix, seconds since 1970 (UTC).

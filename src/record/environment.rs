@@ -6,12 +6,47 @@ use serde::{Deserialize, Serialize};
 
 use super::{bytes::ByteText, failure::Failure, id::Digest};
 
+/// An ecosystem with an adapter of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Language {
+    Python,
+    /// And TypeScript.
+    Javascript,
+    Rust,
+    Go,
+}
+
+impl Language {
+    pub const ALL: [Language; 4] = [Language::Python, Language::Javascript, Language::Rust, Language::Go];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Language::Python => "python",
+            Language::Javascript => "javascript",
+            Language::Rust => "rust",
+            Language::Go => "go",
+        }
+    }
+}
+
 /// The test runner of a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Runner {
     Pytest,
     Unittest,
+    /// `node --test`.
+    NodeTest,
+    Jest,
+    Vitest,
+    Mocha,
+    Ava,
+    Tap,
+    /// `cargo test`.
+    Cargo,
+    /// `go test`.
+    Go,
 }
 
 impl Runner {
@@ -19,17 +54,37 @@ impl Runner {
         match self {
             Runner::Pytest => "pytest",
             Runner::Unittest => "unittest",
+            Runner::NodeTest => "node_test",
+            Runner::Jest => "jest",
+            Runner::Vitest => "vitest",
+            Runner::Mocha => "mocha",
+            Runner::Ava => "ava",
+            Runner::Tap => "tap",
+            Runner::Cargo => "cargo",
+            Runner::Go => "go",
+        }
+    }
+
+    pub fn language(self) -> Language {
+        match self {
+            Runner::Pytest | Runner::Unittest => Language::Python,
+            Runner::NodeTest | Runner::Jest | Runner::Vitest | Runner::Mocha | Runner::Ava | Runner::Tap => {
+                Language::Javascript
+            }
+            Runner::Cargo => Language::Rust,
+            Runner::Go => Language::Go,
         }
     }
 }
 
-/// A Python interpreter found on the machine.
+/// What runs a language's programs, found on the machine: a Python interpreter, Node.js, a Rust or Go toolchain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Interpreter {
-    /// Real path of the executable.
+pub struct Toolchain {
+    pub language: Language,
+    /// Real path of the executable: `python3.11`, `node`, `cargo`, `go`.
     pub path: PathBuf,
-    /// `sys.base_prefix`: the directory that a sandbox must show for it to run.
+    /// The directory that a sandbox must show for it to run: `sys.base_prefix`, a sysroot, `GOROOT`.
     pub prefix: PathBuf,
     /// Full version, e.g. `3.11.7`.
     pub version: String,
@@ -39,10 +94,11 @@ pub struct Interpreter {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {
-    /// Digest of interpreter version and lock; names the directory in the cache.
+    /// Digest of toolchain version and lock; names the directory in the cache.
     pub key: Digest,
-    pub interpreter: Interpreter,
-    /// Requirements file with exact versions and hashes, one package a line group, sorted.
+    pub toolchain: Toolchain,
+    /// What pins every package, by version and digest: a requirements file with hashes, a `package-lock.json`, a
+    /// `Cargo.lock`, a `go.sum`; sorted.
     pub lock: String,
 }
 

@@ -45,7 +45,7 @@ use crate::{
         episode::{Budget, Episode, Message, PATCH_TOO_LARGE, PolicyName, Speaker, StopReason, Timing, ToolCall},
         task::{Issue, PublicTask},
     },
-    sandbox::{Limits, Spec},
+    sandbox::Limits,
 };
 
 /// Which attempt this is.
@@ -129,13 +129,7 @@ fn attempt(
         Ok(surroundings) => surroundings,
         Err(failure) => return nothing(format!("set up the environment: {failure}")),
     };
-    let spec = Spec {
-        workspace: Some(&workspace),
-        mounts: surroundings.mounts.clone(),
-        env: surroundings.env.clone(),
-        network: false,
-        limits: Limits { output_bytes: SESSION_OUTPUT_BYTES, ..Limits::default() },
-    };
+    let spec = surroundings.spec(&workspace, Limits { output_bytes: SESSION_OUTPUT_BYTES, ..Limits::default() });
     let deadline = log.started + Duration::from_secs(budget.max_wall_s);
     let command_wall = Duration::from_secs(budget.command_s);
     let end = match Toolbox::open(lab.backend, &spec, &surroundings, &task.build, command_wall, deadline) {

@@ -27,7 +27,7 @@ use rustix::{
 use serde_json::Value;
 
 use super::{
-    Exit, Limits, Spec,
+    Exit, Limits, Mount, Spec,
     bwrap::{self, Host, View},
     cgroup::Group,
     overlay::Workspace,
@@ -37,11 +37,12 @@ use crate::process::{self, Running};
 /// Joins the control groups named before `--`, then becomes the rest.
 const JOIN: &str = r#"while [ "$1" != -- ]; do echo 0 >"$1/cgroup.procs" || exit 1; shift; done; shift; exec "$@""#;
 
-/// Mounts the overlay that lies in the working directory, then becomes the arguments.
+/// Mounts the overlay that lies in each directory named before `--`, then becomes the rest.
 ///
 /// The kernel makes `work/work` unreadable, which would keep a user who is not root from removing it.
-pub(super) const MOUNT: &str = "mount -n -i -t overlay overlay \
-     -o lowerdir=lower,upperdir=upper,workdir=work,userxattr merged && chmod 700 work/work && exec \"$@\"";
+pub(super) const MOUNT: &str = "while [ \"$1\" != -- ]; do (cd \"$1\" && mount -n -i -t overlay overlay \
+     -o lowerdir=lower,upperdir=upper,workdir=work,userxattr merged && chmod 700 work/work) || exit 1; shift; done; \
+     shift; exec \"$@\"";
 
 /// How long the end of all processes inside may take once the first one is dead.
 const MAX_END: Duration = Duration::from_secs(5);
@@ -66,11 +67,17 @@ pub(super) fn launch(spec: &Spec, session: Option<&Path>, argv: &[OsString]) -> 
         synthetic.push((file.as_raw_fd(), path));
         inherit.push(file.into());
     }
+    let shown = spec.overlaid.iter().map(|overlaid| Mount {
+        host: overlaid.workspace.visible_tree(),
+        inside: overlaid.inside.clone(),
+        writable: true,
+    });
+    let mounts: Vec<Mount> = spec.mounts.iter().cloned().chain(shown).collect();
     let view = View {
         host: host(),
         tree: spec.workspace.map(Workspace::visible_tree),
         session: session.map(Path::to_owned),
-        mounts: &spec.mounts,
+        mounts: &mounts,
         env: &spec.env,
         network: spec.network,
         limits: spec.limits,
@@ -84,15 +91,18 @@ pub(super) fn launch(spec: &Spec, session: Option<&Path>, argv: &[OsString]) -> 
     if has_fixed_addresses() {
         chain.extend(["setarch", "-R"].map(OsString::from));
     }
-    let overlay = spec.workspace.and_then(|workspace| workspace.overlay());
-    if overlay.is_some() {
+    let workspaces = spec.workspace.into_iter().chain(spec.overlaid.iter().map(|overlaid| overlaid.workspace));
+    let overlays: Vec<&Path> = workspaces.filter_map(Workspace::overlay).collect();
+    if !overlays.is_empty() {
         chain.extend(["unshare", "--user", "--map-root-user", "--mount", "--"].map(OsString::from));
         chain.extend(["sh", "-c", MOUNT, "curate"].map(OsString::from));
+        chain.extend(overlays.iter().map(OsString::from));
+        chain.push("--".into());
     }
     chain.extend(bwrap::arguments(&view));
     chain.extend(resource_limits(&spec.limits));
     chain.extend_from_slice(argv);
-    let running = process::start(&chain, &host_environment(), overlay, inherit)?;
+    let running = process::start(&chain, &host_environment(), None, inherit)?;
     process::set_nonblocking(&status)?;
     Ok(Launched { running: Some(running), group, status: Status { pipe: status, text: Vec::new() } })
 }
@@ -195,7 +205,7 @@ fn resource_limits(limits: &Limits) -> Vec<OsString> {
         |resource, wanted: u64| rustix::process::getrlimit(resource).maximum.map_or(wanted, |max| max.min(wanted));
     [
         "/usr/bin/prlimit".to_owned(),
-        format!("--as={}", allowed(Resource::As, limits.memory_bytes)),
+        format!("--as={}", allowed(Resource::As, limits.address_space_bytes)),
         format!("--fsize={}", allowed(Resource::Fsize, limits.file_bytes)),
         format!("--nproc={}", allowed(Resource::Nproc, limits.processes)),
         format!("--nofile={}:{}", allowed(Resource::Nofile, 1 << 10), allowed(Resource::Nofile, 1 << 16)),

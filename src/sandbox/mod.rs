@@ -31,13 +31,7 @@ impl Backend {
     /// # Errors
     /// Bubblewrap is missing or not usable; the message names the cause and the next step.
     pub fn probe() -> Result<Backend> {
-        let spec = Spec {
-            workspace: None,
-            mounts: Vec::new(),
-            env: Vec::new(),
-            network: false,
-            limits: Limits { wall: Duration::from_secs(20), ..Limits::default() },
-        };
+        let spec = Spec { limits: Limits { wall: Duration::from_secs(20), ..Limits::default() }, ..Spec::default() };
         let output = match run(Backend::Bubblewrap, &spec, &["true".to_owned()]) {
             Ok(Output { exit: Exit::Code(0), .. }) => return Ok(Backend::Bubblewrap),
             Ok(output) => output,
@@ -88,14 +82,18 @@ pub fn capabilities(scratch: &std::path::Path) -> Capabilities {
 
 /// Path of the tree inside every sandbox.
 pub const TREE: &str = "/testbed";
+/// Where the project's metadata is shown, read-only.
+pub const METADATA: &str = "/opt/metadata";
 /// Path of the environment inside every sandbox.
 pub const ENVIRONMENT: &str = "/opt/env";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub wall: Duration,
-    /// Address space of each process, and memory of all together where a control group can be had.
+    /// Memory of all processes together, where a control group can be had.
     pub memory_bytes: u64,
+    /// Address space of each process; more than `memory_bytes` for programs that reserve what they never use.
+    pub address_space_bytes: u64,
     /// Processes and threads of the whole sandbox.
     pub processes: u64,
     /// Size of any one file.
@@ -109,6 +107,7 @@ impl Default for Limits {
         Limits {
             wall: Duration::from_mins(10),
             memory_bytes: 4 << 30,
+            address_space_bytes: 4 << 30,
             processes: 512,
             file_bytes: 1 << 30,
             output_bytes: 64 << 10,
@@ -124,12 +123,20 @@ pub struct Mount {
     pub writable: bool,
 }
 
-/// What a sandbox shows. Everything else of the host is absent.
+/// A host directory shown writable, what is written there being the workspace's alone.
 #[derive(Clone, Debug)]
+pub struct Overlaid<'a> {
+    pub workspace: &'a Workspace,
+    pub inside: PathBuf,
+}
+
+/// What a sandbox shows. Everything else of the host is absent.
+#[derive(Clone, Debug, Default)]
 pub struct Spec<'a> {
     /// Mounted writable at [`TREE`]; also the working directory.
     pub workspace: Option<&'a Workspace>,
     pub mounts: Vec<Mount>,
+    pub overlaid: Vec<Overlaid<'a>>,
     /// Added to the fixed environment (`TZ=UTC`, `LC_ALL=C.UTF-8`, `HOME`, `PATH`, …); later entries win.
     pub env: Vec<(String, String)>,
     /// Only ever true while an environment is built.

@@ -149,7 +149,8 @@ fn try_overlay(scratch: &Path) -> Result<bool> {
     make_whiteout(&upper.join("gone"))?;
     let check = "set -e; cd merged; ! test -e gone; echo new >kept/file; rm -r emptied; mkdir emptied; \
                  ! test -e emptied/file";
-    let argv = ["unshare", "--user", "--map-root-user", "--mount", "--", "sh", "-c", launch::MOUNT, "curate"];
+    let argv =
+        ["unshare", "--user", "--map-root-user", "--mount", "--", "sh", "-c", launch::MOUNT, "curate", ".", "--"];
     let works = launch::succeeds(&[&argv[..], &["sh", "-c", check]].concat(), Some(root.clone()));
     let is_written = fs::read(upper.join("kept/file")).is_ok_and(|bytes| bytes == b"new\n");
     // File systems without user attributes, such as older tmpfs, cannot mark a directory that was made anew.

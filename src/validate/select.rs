@@ -39,6 +39,7 @@ fn module_patterns(tree: &Tree, runner: Runner) -> Vec<String> {
     let own: &[&str] = match runner {
         Runner::Pytest => &["test_*.py", "*_test.py", "tests.py"],
         Runner::Unittest => &["test*.py", "*_test.py", "*_tests.py"],
+        _ => &[],
     };
     configured_patterns(tree).unwrap_or_else(|| own.iter().map(|pattern| (*pattern).to_owned()).collect())
 }
@@ -145,6 +146,7 @@ mod tests {
             base_commit: String::new(),
             fix_commit: String::new(),
             unit: Unit::Commit,
+            language: crate::record::environment::Language::Python,
             base_time: 0,
             fix_time: 0,
             message: ByteText::default(),

@@ -24,7 +24,7 @@ use curate::{
     record::{
         bytes::ByteText,
         candidate::{FileChange, Role, Side},
-        environment::{Build, Environment, Interpreter, Recipe, Runner},
+        environment::{Build, Environment, Recipe, Runner, Toolchain},
         id::Digest,
         patch::{Edit, FileContent},
         suite::{Report, Selection, Status, TreeState, Variation},
@@ -58,7 +58,8 @@ fn set_up() -> Option<Bench> {
     // Kept from run to run: everything in it is named by its content.
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench");
     let cache = Cache::at(&place.join("cache")).unwrap();
-    let environment = Environment { key: Digest::of(&[PYTEST.as_bytes()]), interpreter, lock: String::new() };
+    let environment =
+        Environment { key: Digest::of(&[PYTEST.as_bytes()]), toolchain: interpreter, lock: String::new() };
     // The store of environments takes what is there under its key.
     let stored = cache.dir("environments").unwrap().join(environment.key.as_str());
     let _ = fs::remove_file(&stored);
@@ -94,7 +95,7 @@ fn host(argv: &[&str], cwd: &Path) -> Option<String> {
 }
 
 /// Returns a directory with a virtual environment that has pytest, and its interpreter; made once per machine.
-fn pytest_environment() -> Option<(PathBuf, Interpreter)> {
+fn pytest_environment() -> Option<(PathBuf, Toolchain)> {
     let data = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let lock = File::create(data.join("pytest-environment.lock")).unwrap();
     lock.lock().unwrap();
@@ -110,7 +111,12 @@ fn pytest_environment() -> Option<(PathBuf, Interpreter)> {
         host(&[&format!("{place}/bin/python"), "-m", "pip", "install", "--quiet", PYTEST], data)?;
         File::create(directory.join("done")).unwrap();
     }
-    let interpreter = Interpreter { path: path.into(), prefix: prefix.into(), version: version.to_owned() };
+    let interpreter = Toolchain {
+        language: curate::record::environment::Language::Python,
+        path: path.into(),
+        prefix: prefix.into(),
+        version: version.to_owned(),
+    };
     Some((directory, interpreter))
 }
 

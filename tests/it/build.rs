@@ -19,7 +19,7 @@ use curate::{
         candidate::{Candidate, FileChange, Role, Side, Unit},
         environment::{Build, BuildOutcome},
     },
-    sandbox::{self, ENVIRONMENT, Exit, Limits, Mount, Spec},
+    sandbox::{self, ENVIRONMENT, Exit, Mount, Spec},
     uv,
 };
 
@@ -93,6 +93,7 @@ fn candidate(repository: &Path, base: &str, fix: &str) -> Candidate {
         base_commit: base.to_owned(),
         fix_commit: fix.to_owned(),
         unit: Unit::Commit,
+        language: curate::record::environment::Language::Python,
         base_time: base_commit.time.unwrap(),
         fix_time: fix_commit.time.unwrap(),
         message: ByteText::default(),
@@ -110,8 +111,8 @@ fn candidate(repository: &Path, base: &str, fix: &str) -> Candidate {
 fn python(lab: &Lab, build: &Build, code: &str) -> String {
     let dir = environments::ensure(lab, &build.environment).unwrap();
     let mut mounts = vec![Mount { host: dir, inside: ENVIRONMENT.into(), writable: false }];
-    mounts.extend(uv::mount_of(&build.environment.interpreter));
-    let spec = Spec { workspace: None, mounts, env: Vec::new(), network: false, limits: Limits::default() };
+    mounts.extend(uv::mount_of(&build.environment.toolchain));
+    let spec = Spec { mounts, ..Spec::default() };
     let argv = [&format!("{ENVIRONMENT}/bin/python"), "-c", code].map(String::from);
     let output = sandbox::run(lab.backend, &spec, &argv).unwrap();
     assert_eq!(output.exit, Exit::Code(0), "{}", output.stderr.text());

@@ -79,10 +79,8 @@ impl Place {
 fn spec(workspace: &Workspace) -> Spec<'_> {
     Spec {
         workspace: Some(workspace),
-        mounts: Vec::new(),
-        env: Vec::new(),
-        network: false,
         limits: Limits { wall: Duration::from_secs(30), ..Limits::default() },
+        ..Spec::default()
     }
 }
 

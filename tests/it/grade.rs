@@ -200,8 +200,8 @@ fn work_that_is_done_counts_although_a_limit_ended_the_episode() {
 fn a_machine_that_fails_gives_no_reward() {
     let Some((bench, mut task)) = split_task() else { return };
     task.public.build.environment.key = curate::record::id::Digest::of(&[b"no such environment"]);
-    task.public.build.environment.interpreter.path = "/no/such/python".into();
-    task.public.build.environment.interpreter.version = "9.9.9".to_owned();
+    task.public.build.environment.toolchain.path = "/no/such/python".into();
+    task.public.build.environment.toolchain.version = "9.9.9".to_owned();
     let grade = judge(bench, &task, "e", &task.hidden.source_patch, Context::default());
     assert_eq!((grade.label, grade.reward), (Label::Infrastructure, None), "{grade:?}");
 }

@@ -19,13 +19,13 @@ use curate::{
     lab::Lab,
     process::{self, Exit},
     record::{
-        environment::{Build, Environment, Interpreter, LayerFile, Recipe, Runner},
+        environment::{Build, Environment, LayerFile, Recipe, Runner, Toolchain},
         failure::Blame,
         id::Digest,
         patch::Edit,
         suite::{Report, Selection, Status, SuiteOutcome, SuiteRun, TreeState, Variation},
     },
-    sandbox::{Limits, Spec, session::Session},
+    sandbox::{Limits, session::Session},
 };
 use tempfile::TempDir;
 
@@ -65,8 +65,8 @@ fn host(argv: &[&str], cwd: &Path) -> Option<String> {
 }
 
 /// Returns a directory with a virtual environment that has pytest, and its interpreter; made once per machine.
-fn pytest_environment() -> Option<(PathBuf, Interpreter)> {
-    static MADE: OnceLock<Option<(PathBuf, Interpreter)>> = OnceLock::new();
+fn pytest_environment() -> Option<(PathBuf, Toolchain)> {
+    static MADE: OnceLock<Option<(PathBuf, Toolchain)>> = OnceLock::new();
     MADE.get_or_init(|| {
         let data = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let lock = File::create(data.join("pytest-environment.lock")).unwrap();
@@ -83,7 +83,7 @@ fn pytest_environment() -> Option<(PathBuf, Interpreter)> {
             host(&[&format!("{place}/bin/python"), "-m", "pip", "install", "--quiet", PYTEST], data)?;
             File::create(directory.join("done")).unwrap();
         }
-        let interpreter = Interpreter { path: path.into(), prefix: prefix.into(), version: version.to_owned() };
+        let interpreter = Toolchain { language: curate::record::environment::Language::Python, path: path.into(), prefix: prefix.into(), version: version.to_owned() };
         Some((directory, interpreter))
     })
     .clone()
@@ -124,7 +124,7 @@ fn bench() -> Option<Bench> {
     let build = Build {
         instance_id: "o__r-1".to_owned(),
         runner: Runner::Pytest,
-        environment: Environment { key, interpreter, lock: String::new() },
+        environment: Environment { key, toolchain: interpreter, lock: String::new() },
         recipe: Recipe::default(),
         metadata: vec![LayerFile {
             path: "ws-4.5.dist-info/METADATA".into(),
@@ -546,13 +546,7 @@ fn visible_tests_run_in_an_open_session() {
     )];
     let workspace = harness::workspace(&bench.lab, bench.subject(), &files).unwrap();
     let surroundings = harness::surroundings(&bench.lab, bench.subject()).unwrap();
-    let spec = Spec {
-        workspace: Some(&workspace),
-        mounts: surroundings.mounts.clone(),
-        env: surroundings.env.clone(),
-        network: false,
-        limits: Limits::default(),
-    };
+    let spec = surroundings.spec(&workspace, Limits::default());
     let mut session = Session::open(bench.lab.backend, &spec).unwrap();
     let mut run = |selection: Selection| {
         let wall = Duration::from_secs(60);

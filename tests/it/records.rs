@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use curate::record::{
     bytes::ByteText,
-    environment::{Build, Environment, Interpreter, LayerFile, Recipe, Runner},
+    environment::{Build, Environment, LayerFile, Recipe, Runner, Toolchain},
     episode::{Budget, Episode, Grade, Label, Message, PolicyName, Speaker, StopReason, Timing, ToolCall},
     id::Digest,
     task::{EvidenceLabel, FailingTest, HiddenTask, Issue, PublicTask, Task, Transition, Writer},
@@ -20,7 +20,8 @@ pub fn build(instance_id: &str, lock: &str) -> Build {
         runner: Runner::Pytest,
         environment: Environment {
             key: Digest::of(&[lock.as_bytes()]),
-            interpreter: Interpreter {
+            toolchain: Toolchain {
+                language: curate::record::environment::Language::Python,
                 path: PathBuf::from("/host/only/python3.11"),
                 prefix: PathBuf::from("/host/only"),
                 version: "3.11.7".to_owned(),

@@ -77,7 +77,7 @@ fn memory_of_all_processes_together_is_bounded() {
             return;
         }
         let workspace = place.workspace();
-        let limits = Limits { memory_bytes: 256 << 20, ..limits(20) };
+        let limits = Limits { memory_bytes: 256 << 20, address_space_bytes: 256 << 20, ..limits(20) };
         let script = "python3 -c 'x = b\"x\" * (110 << 20); print(1, flush=True); import time; time.sleep(60)' &
                       sleep 1; exec python3 -c 'x = b\"x\" * (200 << 20)'";
         let output = place.run(&Spec { limits, ..spec(&workspace) }, script);

@@ -3,7 +3,7 @@
 use configparser::ini::{Ini, IniDefault};
 
 use super::Manifest;
-use crate::build::requirement::normalise;
+use crate::build::python::requirement::normalise;
 
 /// Parses the dialect of Python's `configparser`: continuation lines, no inline comments.
 fn parse(text: &str) -> Option<Ini> {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    toml::from_str(include_str!("../../configs/exceptions.toml")).expect("a test parses the compiled-in table")
+    toml::from_str(include_str!("../../../configs/exceptions.toml")).expect("a test parses the compiled-in table")
 });
 
 #[derive(Debug, Deserialize)]

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::{TestEnvironment, Tree};
-use crate::build::requirement::{Wanted, normalise, parse};
+use crate::build::python::requirement::{Wanted, normalise, parse};
 
 /// Returns packages, extras and groups named by install commands, in order of appearance.
 pub fn read(tree: &Tree) -> TestEnvironment {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use toml::{Table, Value};
 
 use super::{Manifest, ini};
-use crate::build::requirement::normalise;
+use crate::build::python::requirement::normalise;
 
 pub fn read(text: &str, manifest: &mut Manifest) {
     let Ok(document) = text.parse::<Table>() else { return };

@@ -8,7 +8,7 @@ use std::{
 use regex::Regex;
 
 use super::Tree;
-use crate::build::requirement::{Wanted, parse};
+use crate::build::python::requirement::{Wanted, parse};
 
 /// Says whether a path is a requirements or constraints file, by name or by its folder's name.
 pub fn is_one(path: &str) -> bool {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::Manifest;
-use crate::build::requirement::normalise;
+use crate::build::python::requirement::normalise;
 
 static STRING: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#""((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'"#).expect("a valid expression"));

@@ -8,14 +8,13 @@ use anyhow::{Context, Result, anyhow};
 use regex::Regex;
 
 use super::{
-    exceptions,
+    choice, exceptions,
     ladder::{Rung, instant},
-    python,
 };
 use crate::{
     lab::Lab,
     record::{
-        environment::Interpreter,
+        environment::Toolchain,
         failure::{Blame, Failure, Phase},
         id::Digest,
     },
@@ -53,7 +52,7 @@ pub fn date_options(cutoff: jiff::civil::Date, exceptions: &[String]) -> Vec<Str
 pub fn resolve(
     lab: &Lab,
     rung: &Rung,
-    interpreter: &Interpreter,
+    interpreter: &Toolchain,
     project: Option<&str>,
     wall: Duration,
 ) -> Result<Resolution> {
@@ -73,7 +72,7 @@ pub fn resolve(
 fn compile_with_exemptions(
     lab: &Lab,
     rung: &Rung,
-    interpreter: &Interpreter,
+    interpreter: &Toolchain,
     project: Option<&str>,
     wall: Duration,
 ) -> Result<Resolution> {
@@ -113,7 +112,7 @@ fn compile(
     lab: &Lab,
     rung: &Rung,
     exceptions: &[String],
-    interpreter: &Interpreter,
+    interpreter: &Toolchain,
     project: Option<&str>,
     wall: Duration,
 ) -> Result<String> {
@@ -169,9 +168,9 @@ const OLDEST_PYTEST: [((u64, u64), (u64, u64)); 8] = [
 ///
 /// # Errors
 /// `runner_too_old`.
-pub fn check_runner(lock: &str, interpreter: &Interpreter) -> Result<()> {
-    let version = lock.lines().find_map(|line| line.strip_prefix("pytest==")).and_then(python::minor);
-    let python = python::minor(&interpreter.version);
+pub fn check_runner(lock: &str, interpreter: &Toolchain) -> Result<()> {
+    let version = lock.lines().find_map(|line| line.strip_prefix("pytest==")).and_then(choice::minor);
+    let python = choice::minor(&interpreter.version);
     let (Some(version), Some(python)) = (version, python) else { return Ok(()) };
     let oldest = OLDEST_PYTEST.iter().rev().find(|(known, _)| *known <= python).map_or((3, 1), |(_, oldest)| *oldest);
     if version >= oldest {
@@ -203,7 +202,12 @@ latest version satisfying the requirement is v1.4.1, published at 2022-07-08T18:
 
     #[test]
     fn runners_too_old_for_the_interpreter_are_refused() {
-        let python = |version: &str| Interpreter { path: "/p".into(), prefix: "/".into(), version: version.to_owned() };
+        let python = |version: &str| Toolchain {
+            language: crate::record::environment::Language::Python,
+            path: "/p".into(),
+            prefix: "/".into(),
+            version: version.to_owned(),
+        };
         for (lock, version, fine) in [
             ("pytest==2.8.7 \\\n    --hash=x\n", "3.7.16", false),
             ("pytest==3.6.0 \\\n", "3.7.16", true),

@@ -6,7 +6,7 @@ use jiff::civil::{Date, date};
 use pep440_rs::{Version, VersionSpecifiers};
 
 use super::manifest::Manifest;
-use crate::record::environment::Interpreter;
+use crate::record::environment::Toolchain;
 
 /// First releases of minor versions (python.org).
 const RELEASES: [((u64, u64), Date); 10] = [
@@ -33,7 +33,7 @@ const MODERN: ((u64, u64), Date) = RELEASES[1];
 /// One interpreter and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    pub interpreter: Interpreter,
+    pub interpreter: Toolchain,
     pub reason: String,
     /// Cut-offs must not lie before this day: nothing earlier can know the interpreter. `None` where it is old enough.
     pub earliest_cutoff: Option<Date>,
@@ -43,12 +43,7 @@ pub struct Choice {
 ///
 /// # Errors
 /// None fits; the text names what is wanted and what there is.
-pub fn rank(
-    found: &[Interpreter],
-    manifest: &Manifest,
-    wanted: Option<&str>,
-    base: Date,
-) -> Result<Vec<Choice>, String> {
+pub fn rank(found: &[Toolchain], manifest: &Manifest, wanted: Option<&str>, base: Date) -> Result<Vec<Choice>, String> {
     let mut usable: Vec<(u8, i64, Choice)> = newest_patches(found)
         .into_iter()
         .filter(|interpreter| match wanted {
@@ -73,8 +68,8 @@ pub fn minor(version: &str) -> Option<(u64, u64)> {
     Some((parts.next()?, parts.next()?))
 }
 
-fn newest_patches(found: &[Interpreter]) -> Vec<Interpreter> {
-    let mut newest: Vec<Interpreter> = Vec::new();
+fn newest_patches(found: &[Toolchain]) -> Vec<Toolchain> {
+    let mut newest: Vec<Toolchain> = Vec::new();
     for interpreter in found {
         match newest.iter_mut().find(|known| minor(&known.version) == minor(&interpreter.version)) {
             Some(known) if Version::from_str(&interpreter.version).ok() > Version::from_str(&known.version).ok() => {
@@ -98,7 +93,7 @@ fn matches_wanted(version: &str, wanted: &str) -> bool {
 }
 
 /// Returns the class (lower is better) and the order within it.
-fn place(interpreter: Interpreter, manifest: &Manifest, wanted: Option<&str>, base: Date) -> Option<(u8, i64, Choice)> {
+fn place(interpreter: Toolchain, manifest: &Manifest, wanted: Option<&str>, base: Date) -> Option<(u8, i64, Choice)> {
     let version = minor(&interpreter.version)?;
     if version < RELEASES[0].0 {
         return None;
@@ -131,7 +126,7 @@ fn place(interpreter: Interpreter, manifest: &Manifest, wanted: Option<&str>, ba
     Some((class, order, Choice { interpreter, reason, earliest_cutoff }))
 }
 
-fn nothing_fits(found: &[Interpreter], manifest: &Manifest, wanted: Option<&str>) -> String {
+fn nothing_fits(found: &[Toolchain], manifest: &Manifest, wanted: Option<&str>) -> String {
     let wants = match wanted {
         Some(version) => format!("Python {version}"),
         None if manifest.python2_only => String::from("Python 2"),
@@ -146,8 +141,9 @@ fn nothing_fits(found: &[Interpreter], manifest: &Manifest, wanted: Option<&str>
 mod tests {
     use super::*;
 
-    fn machine(versions: &[&str]) -> Vec<Interpreter> {
-        let interpreter = |version: &&str| Interpreter {
+    fn machine(versions: &[&str]) -> Vec<Toolchain> {
+        let interpreter = |version: &&str| Toolchain {
+            language: crate::record::environment::Language::Python,
             path: format!("/opt/{version}/bin/python").into(),
             prefix: format!("/opt/{version}").into(),
             version: (*version).to_owned(),

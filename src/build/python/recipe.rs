@@ -315,7 +315,7 @@ pub fn import_roots(tree: &Tree, manifest: &Manifest) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::manifest;
+    use crate::build::python::manifest;
 
     fn tree(texts: &[(&str, &str)]) -> Tree {
         let texts: std::collections::BTreeMap<String, String> =

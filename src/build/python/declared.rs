@@ -11,7 +11,10 @@ use crate::record::environment::LayerFile;
 
 /// Build systems, with the tables of theirs that make a build do more than copy files.
 const BACKENDS: [(&str, &[&str]); 6] = [
-    ("setuptools.build_meta", &["setuptools.ext-modules", "setuptools.cmdclass", "setuptools_scm", "setuptools.dynamic"]),
+    (
+        "setuptools.build_meta",
+        &["setuptools.ext-modules", "setuptools.cmdclass", "setuptools_scm", "setuptools.dynamic"],
+    ),
     ("flit_core.buildapi", &[]),
     ("hatchling.build", &["hatch.build", "hatch.metadata", "hatch.version"]),
     ("poetry.core.masonry.api", &["poetry"]),
@@ -39,7 +42,8 @@ pub fn read(tree: &Tree) -> Option<Project> {
 
 /// Says whether a build requirement is more than a build system: a plugin that generates a version or modules.
 fn is_plugin(line: &str) -> bool {
-    const PLAIN: [&str; 7] = ["setuptools", "wheel", "flit-core", "hatchling", "poetry-core", "pdm-backend", "uv-build"];
+    const PLAIN: [&str; 7] =
+        ["setuptools", "wheel", "flit-core", "hatchling", "poetry-core", "pdm-backend", "uv-build"];
     let name: String = line.chars().take_while(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).collect();
     !PLAIN.contains(&normalise(&name).as_str())
 }
@@ -185,7 +189,10 @@ mod tests {
         };
         assert!(text("METADATA").starts_with("Metadata-Version: 2.1\nName: My.Demo\nVersion: 1.0rc1\n"));
         assert!(text("METADATA").contains("\nRequires-Dist: pytest ; extra == 'test-x'\n"));
-        assert_eq!(text("entry_points.txt"), "[console_scripts]\ndemo = demo:main\n\n[pytest11]\ndemo = demo.plugin\n\n");
+        assert_eq!(
+            text("entry_points.txt"),
+            "[console_scripts]\ndemo = demo:main\n\n[pytest11]\ndemo = demo.plugin\n\n"
+        );
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub struct Days {
     pub base: Date,
     /// Day of the fix commit (UTC).
     pub fix: Date,
-    /// See [`super::python::Choice::earliest_cutoff`].
+    /// See [`super::choice::Choice::earliest_cutoff`].
     pub earliest: Option<Date>,
     /// Whether the interpreter is one that pytest 3 works on.
     pub old_runner: bool,
@@ -127,7 +127,7 @@ mod tests {
     use jiff::civil::date;
 
     use super::*;
-    use crate::build::recipe::Source;
+    use crate::build::python::recipe::Source;
 
     fn needs() -> Needs {
         let source = |kind, label: &str, lines: &[&str]| Source {

@@ -19,7 +19,7 @@ use crate::{
     record::{
         bytes::ByteText,
         candidate::{Candidate, Role},
-        environment::{Interpreter, LayerFile},
+        environment::{LayerFile, Toolchain},
         patch::{Edit, FileContent},
     },
     sandbox::{Mount, TREE, overlay::Workspace},
@@ -48,7 +48,7 @@ pub struct Order<'a> {
     pub tree: &'a Tree,
     /// Statically read name, for version plugins.
     pub name: Option<&'a str>,
-    pub interpreter: &'a Interpreter,
+    pub interpreter: &'a Toolchain,
     /// uv's options that cut by date.
     pub dates: &'a [String],
     pub wall: Duration,

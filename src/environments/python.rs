@@ -1,14 +1,9 @@
-//! The environment store: an [`Environment`]'s lock → an installed, compiled, read-only directory in the cache.
+//! Python: a requirements file with hashes → a virtual environment, compiled.
 //!
-//! A directory is there whole or not at all. How a lock is found, this module does not know; it rebuilds any lock on
-//! any machine that has the interpreter. A lock's head may say that packages have to be built from source, and as of
-//! which day their build tools are to be taken (see [`with_builds`]); otherwise only wheels are installed.
+//! A lock's head may say that packages have to be built from source, and as of which day their build tools are to be
+//! taken (see [`with_builds`]); otherwise only wheels are installed.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
 
@@ -16,9 +11,8 @@ use crate::{
     interpreters,
     lab::Lab,
     record::{
-        environment::{Environment, Interpreter},
+        environment::{Environment, Toolchain},
         failure::{Blame, Failure, Phase},
-        id::Digest,
     },
     sandbox::{self, ENVIRONMENT, Limits, Mount, Spec},
     uv,
@@ -26,59 +20,35 @@ use crate::{
 
 /// Limit for installing one environment.
 const INSTALL_WALL: Duration = Duration::from_mins(15);
-/// Name of the cache's directory.
-const DIRECTORY: &str = "environments";
 const LOCK_INSIDE: &str = "/opt/lock";
 const LOCK_NAME: &str = "requirements.txt";
 /// What a lock's head says of packages that are built from source.
 const BUILDS: &str = "# built from source: ";
-
-impl Environment {
-    /// Names a lock under an interpreter.
-    pub fn new(interpreter: Interpreter, lock: String) -> Environment {
-        let key = Digest::of(&[b"environment 1", interpreter.version.as_bytes(), lock.as_bytes()]);
-        Environment { key, interpreter, lock }
-    }
-}
 
 /// Returns a lock that allows building packages from source, with uv's options for the build tools' dates.
 pub fn with_builds(lock: &str, dates: &[String]) -> String {
     format!("{BUILDS}{}\n{lock}", dates.join(" "))
 }
 
-/// Returns the directory to mount at [`crate::sandbox::ENVIRONMENT`], installing it from the lock if it is missing.
+/// Installs a lock into a virtual environment.
 ///
 /// # Errors
-/// `install_failed` with the failing command's last lines; `needs_build` where a package has no wheel and the lock does
-/// not allow building it; `runner_broken` where pytest does not start; `no_interpreter`; and the machine's own.
-pub fn ensure(lab: &Lab, environment: &Environment) -> Result<PathBuf, Failure> {
-    publish(lab, environment).map_err(|error| match error.downcast::<Failure>() {
-        Ok(failure) => failure,
-        Err(error) => Failure::new(Phase::Build, "environment_unavailable", Blame::Infra, format!("{error:#}")),
-    })
-}
-
-/// Says whether the environment is there already.
-pub fn is_installed(lab: &Lab, environment: &Environment) -> bool {
-    lab.cache.root().join(DIRECTORY).join(environment.key.as_str()).exists()
-}
-
-fn publish(lab: &Lab, environment: &Environment) -> Result<PathBuf> {
-    lab.cache.publish(DIRECTORY, environment.key.as_str(), |dir| -> Result<()> {
-        let interpreter = here(lab, &environment.interpreter)?;
-        let lock = lab.cache.scratch()?;
-        let file = lock.path().join(LOCK_NAME);
-        fs::write(&file, &environment.lock).with_context(|| format!("write `{}`", file.display()))?;
-        let workshop = Workshop { lab, interpreter: &interpreter, dir, lock: lock.path() };
-        workshop.create()?;
-        if environment.lock.lines().any(is_requirement) {
-            workshop.install(&environment.lock)?;
-        }
-        if environment.lock.lines().any(|line| line.starts_with("pytest==")) {
-            workshop.start_runner()?;
-        }
-        Ok(())
-    })
+/// `needs_build` where a package has no wheel and the lock does not allow building it; `runner_broken` where pytest does
+/// not start; `no_interpreter`; and those of [`super::ensure`].
+pub fn install(lab: &Lab, environment: &Environment, dir: &Path) -> Result<()> {
+    let interpreter = here(lab, &environment.toolchain)?;
+    let lock = lab.cache.scratch()?;
+    let file = lock.path().join(LOCK_NAME);
+    fs::write(&file, &environment.lock).with_context(|| format!("write `{}`", file.display()))?;
+    let workshop = Workshop { lab, interpreter: &interpreter, dir, lock: lock.path() };
+    workshop.create()?;
+    if environment.lock.lines().any(is_requirement) {
+        workshop.install(&environment.lock)?;
+    }
+    if environment.lock.lines().any(|line| line.starts_with("pytest==")) {
+        workshop.start_runner()?;
+    }
+    Ok(())
 }
 
 fn is_requirement(line: &str) -> bool {
@@ -86,7 +56,7 @@ fn is_requirement(line: &str) -> bool {
 }
 
 /// Returns the interpreter itself, or the same version elsewhere on this machine.
-fn here(lab: &Lab, wanted: &Interpreter) -> Result<Interpreter> {
+fn here(lab: &Lab, wanted: &Toolchain) -> Result<Toolchain> {
     if wanted.path.exists() {
         return Ok(wanted.clone());
     }
@@ -100,7 +70,7 @@ fn here(lab: &Lab, wanted: &Interpreter) -> Result<Interpreter> {
 /// One installation under way.
 struct Workshop<'a> {
     lab: &'a Lab,
-    interpreter: &'a Interpreter,
+    interpreter: &'a Toolchain,
     /// Host directory that becomes the environment.
     dir: &'a Path,
     /// Host directory with the lock file.
@@ -158,7 +128,7 @@ impl Workshop<'_> {
         let mut mounts = self.mounts(writable);
         mounts.extend(uv::mount_of(self.interpreter));
         let limits = Limits { wall: Duration::from_mins(5), ..Limits::default() };
-        let spec = Spec { workspace: None, mounts, env: Vec::new(), network: false, limits };
+        let spec = Spec { mounts, limits, ..Spec::default() };
         sandbox::run(self.lab.backend, &spec, argv)
     }
 
