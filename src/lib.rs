@@ -47,6 +47,7 @@ pub mod process;
 pub mod sandbox;
 pub mod sources;
 pub mod store;
+pub mod syntax;
 pub mod uv;
 
 // 2: stages

@@ -21,7 +21,7 @@ pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;
 
-mod apply;
+pub mod apply;
 mod binary;
 pub mod create;
 pub mod diff;

@@ -30,13 +30,14 @@ use crate::{
     lab::Lab,
     record::{
         bytes::ByteText,
-        candidate::Role,
+        candidate::{FileChange, Role},
         episode::{Grade, Message, PATCH_TOO_LARGE, StopReason},
         failure::{Failure, Phase},
         patch::{Edit, FileContent},
         suite::{Report, Selection, Status, SuiteOutcome, TreeState, Variation},
         task::{HiddenTask, Task},
     },
+    syntax,
 };
 
 /// What is known of a patch besides its bytes.
@@ -180,8 +181,27 @@ impl Change {
 
     /// Returns the graded tree as edits to the base commit: the agent's work, then the task's tests.
     fn tree(&self, repo: &Repo, hidden: &HiddenTask) -> Result<Vec<Edit>> {
-        let tests = hidden_tests(repo, hidden)?;
+        let mut tests = hidden_tests(repo, hidden)?;
+        for change in hidden.changes.iter().filter(|change| change.with_new_tests.is_some()) {
+            tests.extend(self.with_hidden_tests(repo, change)?);
+        }
         Ok(tamper::overlay(&[&self.split.carried, &self.split.restored, &tests]))
+    }
+
+    /// Puts the fix's tests into the agent's version of a file that holds program and tests.
+    ///
+    /// A version that does not parse stays as it is: it does not compile either.
+    fn with_hidden_tests(&self, repo: &Repo, change: &FileChange) -> Result<Option<Edit>> {
+        let (Some(old), Some(new)) = (&change.old, &change.new) else { return Ok(None) };
+        let own = self.split.carried.iter().find(|edit| edit.path == change.path);
+        let (mode, program) = match own {
+            Some(Edit { content: Some(content), .. }) => (content.mode, content.bytes.0.clone()),
+            Some(Edit { content: None, .. }) => return Ok(None),
+            None => (old.mode, repo.blob(&old.oid)?),
+        };
+        let Some(bytes) = syntax::with_tests_of(&program, &repo.blob(&new.oid)?) else { return Ok(None) };
+        let content = Some(FileContent { mode, bytes: ByteText(bytes) });
+        Ok(Some(Edit { path: change.path.clone(), content }))
     }
 }
 

@@ -5,10 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::{
-    bytes::ByteText,
-    candidate::{FileChange, Role},
-    patch::Edit,
+use crate::{
+    lang::paths,
+    record::{
+        bytes::ByteText,
+        candidate::{FileChange, Role},
+        patch::Edit,
+    },
 };
 
 /// Why a path of a patch is not carried over.
@@ -109,7 +112,7 @@ fn is_below(path: &[u8], above: &[u8]) -> bool {
 
 /// Returns what a path's name alone makes of it.
 pub fn by_name(path: &[u8]) -> Option<Protection> {
-    const CONFIG: [&str; 10] = [
+    const CONFIG: [&str; 22] = [
         "conftest.py",
         "pytest.ini",
         ".pytest.ini",
@@ -120,6 +123,31 @@ pub fn by_name(path: &[u8]) -> Option<Protection> {
         "pyproject.toml",
         "unittest.cfg",
         ".coveragerc",
+        "package.json",
+        ".npmrc",
+        ".taprc",
+        ".swcrc",
+        "Cargo.toml",
+        "Cargo.lock",
+        "build.rs",
+        "rust-toolchain",
+        "rust-toolchain.toml",
+        "go.mod",
+        "go.sum",
+        "go.work",
+    ];
+    /// Beginnings of the names of JavaScript's tools' files, whose endings are many.
+    const CONFIG_STEMS: [&str; 10] = [
+        "jest.config.",
+        "jest.setup.",
+        "vitest.config.",
+        "vite.config.",
+        "ava.config.",
+        "babel.config.",
+        ".mocharc",
+        ".babelrc",
+        ".nycrc",
+        "tsconfig",
     ];
     let text = String::from_utf8_lossy(path);
     let parts: Vec<&str> = text.split('/').collect();
@@ -127,7 +155,11 @@ pub fn by_name(path: &[u8]) -> Option<Protection> {
     if parts.iter().any(|part| part.to_ascii_lowercase().starts_with(".git")) {
         return Some(Protection::Git);
     }
-    if CONFIG.contains(&name) {
+    if CONFIG.contains(&name)
+        || CONFIG_STEMS.iter().any(|stem| name.starts_with(stem))
+        || parts.iter().any(|part| matches!(*part, ".cargo" | "node_modules"))
+        || parts.first() == Some(&"vendor")
+    {
         return Some(Protection::Config);
     }
     let is_metadata = |part: &&str| part.ends_with(".dist-info") || part.ends_with(".egg-info");
@@ -139,8 +171,9 @@ pub fn by_name(path: &[u8]) -> Option<Protection> {
     let is_test_file = name.ends_with(".py")
         && (name.starts_with("test_") || name.ends_with("_test.py") || matches!(name, "tests.py" | "test.py"));
     let directories = &parts[..parts.len() - 1];
-    let in_tests = directories.iter().any(|part| matches!(*part, "tests" | "test"))
+    let in_tests = directories.iter().any(|part| matches!(*part, "tests" | "test" | "__tests__" | "testdata"))
         || directories.first().is_some_and(|part| matches!(*part, "testing" | "t"));
+    let is_test_file = is_test_file || (!name.ends_with(".py") && paths::is_test_name(&name.to_lowercase()));
     (is_test_file || in_tests).then_some(Protection::Test)
 }
 
@@ -184,7 +217,15 @@ mod tests {
     }
 
     fn change(path: &str, role: Role) -> FileChange {
-        FileChange { path: path.into(), role, old: None, new: None, added_lines: 1, removed_lines: 0 }
+        FileChange {
+            path: path.into(),
+            role,
+            old: None,
+            new: None,
+            added_lines: 1,
+            removed_lines: 0,
+            with_new_tests: None,
+        }
     }
 
     fn base() -> BTreeSet<ByteText> {

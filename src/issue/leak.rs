@@ -191,6 +191,7 @@ pub(super) mod tests {
             new: side.clone(),
             added_lines: 1,
             removed_lines: 1,
+            with_new_tests: None,
         };
         Task {
             public: PublicTask {

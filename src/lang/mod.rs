@@ -6,6 +6,7 @@
 pub mod channel;
 mod go;
 mod javascript;
+pub mod paths;
 mod pytest;
 mod python;
 mod rust;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{
-    classify::{self, Layout},
+    classify,
     pool::Worker,
     split::{self, Change, Split},
     tokens, unit_of,
@@ -11,11 +11,12 @@ use super::{
 use crate::{
     config::Mine,
     git::{
-        Oid, ReadError, Repo,
+        self, Oid, ReadError, Repo,
         diff::LineCounts,
         object::Commit,
         tree::{Delta, Node},
     },
+    lang::paths,
     record::{
         bytes::ByteText,
         candidate::{Candidate, FileChange, RejectReason, Role, Side},
@@ -23,6 +24,7 @@ use crate::{
         id::instance_id,
     },
     sources::Source,
+    syntax,
 };
 
 /// Paths named in a detail at most.
@@ -131,7 +133,9 @@ impl Judge<'_> {
         self.check_paths(&deltas, &roles)?;
         self.check_sizes(repo, &deltas).map_err(broken)??;
 
-        let changes = read_changes(repo, deltas, roles).map_err(broken)?;
+        let mut changes = read_changes(repo, deltas, roles).map_err(broken)?;
+        join_what_cannot_be_split(repo, base.tree, &mut changes)?;
+        check_roles(&changes)?;
         let lfs = check_contents(&changes)?;
         let split = split::split(&changes)?;
         let facts = self.check_lines(&changes, &split)?;
@@ -164,15 +168,16 @@ impl Judge<'_> {
         if n_source == 0 {
             return reject(RejectReason::NoSourceChange, format!("changes {}", paths()));
         }
-        if of(Role::Source).all(|delta| classify::is_generated_or_vendored(&delta.path)) {
+        if of(Role::Source).all(|delta| paths::is_generated_or_vendored(&delta.path)) {
             return reject(RejectReason::GeneratedOrVendored, format!("changes {}", paths()));
         }
-        if of(Role::Test).all(|delta| delta.new.is_none()) {
+        let may_hold_tests = |delta: &Delta| delta.path.ends_with(b".rs") && delta.old.is_some() && delta.new.is_some();
+        if of(Role::Test).all(|delta| delta.new.is_none()) && !of(Role::Source).any(may_hold_tests) {
             let what = if of(Role::Test).next().is_none() { "changes" } else { "only removes tests; changes" };
             return reject(RejectReason::NoTestChange, format!("{what} {}", paths()));
         }
         let Mine { max_source_files, max_files, .. } = self.settings;
-        if !of(Role::Source).any(|delta| classify::language(&delta.path) == Some(language(deltas, roles))) {
+        if !of(Role::Source).any(|delta| paths::language(&delta.path) == Some(language(deltas, roles))) {
             return reject(RejectReason::NoSourceChange, format!("tests another language; changes {}", paths()));
         }
         if n_source > *max_source_files as usize {
@@ -264,7 +269,7 @@ struct Facts {
 
 impl Facts {
     fn detail(self, changes: &[Change]) -> String {
-        let n_tests = changes.iter().filter(|change| change.role == Role::Test).count();
+        let n_tests = changes.iter().filter(|change| change.role == Role::Test || change.inner.is_some()).count();
         let Facts { n_source_files, n_source_lines, tier } = self;
         format!("tier {tier}: {n_source_files} source files, {n_source_lines} source lines, {n_tests} test files")
     }
@@ -293,7 +298,7 @@ fn base_of(repo: &Repo, commit: &Commit) -> Result<Oid, Stop> {
 fn language(deltas: &[Delta], roles: &[Role]) -> Language {
     let most = |role: Role| {
         let of = deltas.iter().zip(roles).filter(move |(delta, other)| **other == role && delta.new.is_some());
-        let found: Vec<Language> = of.filter_map(|(delta, _)| classify::language(&delta.path)).collect();
+        let found: Vec<Language> = of.filter_map(|(delta, _)| paths::language(&delta.path)).collect();
         let count = |language: &Language| found.iter().filter(|other| *other == language).count();
         // The first of equals.
         Language::ALL.into_iter().rev().filter(|language| count(language) > 0).max_by_key(count)
@@ -304,8 +309,8 @@ fn language(deltas: &[Delta], roles: &[Role]) -> Language {
 fn roles(repo: &Repo, tree: Oid, deltas: &[Delta]) -> Result<Vec<Role>, ReadError> {
     let concerns_testing = deltas.iter().any(|delta| delta.path.starts_with(b"testing/"));
     let layout =
-        Layout { testing_holds_tests: concerns_testing && repo.lookup(tree, b"testing/__init__.py")?.is_none() };
-    let role = |delta: &Delta| if is_gitlink(delta) { Role::Other } else { classify::role(&delta.path, layout) };
+        paths::Layout { testing_holds_tests: concerns_testing && repo.lookup(tree, b"testing/__init__.py")?.is_none() };
+    let role = |delta: &Delta| if is_gitlink(delta) { Role::Other } else { paths::role(&delta.path, layout) };
     Ok(deltas.iter().map(role).collect())
 }
 
@@ -318,8 +323,41 @@ fn read_changes(repo: &Repo, deltas: Vec<Delta>, roles: Vec<Role>) -> Result<Vec
     deltas
         .into_iter()
         .zip(roles)
-        .map(|(delta, role)| Ok(Change { contents: repo.contents(&delta)?, delta, role }))
+        .map(|(delta, role)| {
+            let contents = repo.contents(&delta)?;
+            Ok(Change::new(delta, role, contents))
+        })
         .collect()
+}
+
+/// Takes the tests inside files back where the two patches would not make the fix's tree of the base.
+fn join_what_cannot_be_split(repo: &Repo, base: Oid, changes: &mut [Change]) -> Result<(), Stop> {
+    for change in changes.iter_mut().filter(|change| change.inner.is_some()) {
+        let Split { source_patch, test_patch, .. } = split::split(std::slice::from_ref(change))?;
+        let gives_the_fix = |first: &ByteText, second: &ByteText| {
+            let edits = git::apply::apply(repo, base, &[first.as_bytes(), second.as_bytes()].concat()).ok();
+            let content = edits.and_then(|edits| edits.into_iter().next()?.content);
+            content.is_some_and(|content| Some(content.bytes.as_bytes()) == change.contents.new.as_deref())
+        };
+        if !(gives_the_fix(&source_patch, &test_patch) && gives_the_fix(&test_patch, &source_patch)) {
+            change.inner = None;
+        }
+    }
+    Ok(())
+}
+
+/// Asks again for source and tests, now that files with tests inside have been read.
+fn check_roles(changes: &[Change]) -> Result<(), Stop> {
+    let paths = || list(changes.iter().map(|change| change.delta.path.as_slice()));
+    if changes.iter().all(|change| change.role != Role::Source) {
+        return reject(RejectReason::NoSourceChange, format!("changes {}", paths()));
+    }
+    let has_tests =
+        |change: &Change| change.inner.is_some() || (change.role == Role::Test && change.delta.new.is_some());
+    match changes.iter().any(has_tests) {
+        true => Ok(()),
+        false => reject(RejectReason::NoTestChange, format!("changes {}", paths())),
+    }
 }
 
 /// Asks what the contents can answer before any diff is made; returns the paths of Git LFS pointers.
@@ -331,8 +369,9 @@ fn check_contents(changes: &[Change]) -> Result<Vec<Vec<u8>>, Stop> {
     }
     let is_pointer = |change: &&Change| change.contents.new.as_deref().is_some_and(classify::is_lfs_pointer);
     let pointers: Vec<&Change> = changes.iter().filter(is_pointer).collect();
-    let has_real_test =
-        changes.iter().any(|change| change.role == Role::Test && change.contents.new.is_some() && !is_pointer(&change));
+    let has_real_test = changes.iter().any(|change| {
+        change.inner.is_some() || (change.role == Role::Test && change.contents.new.is_some() && !is_pointer(&change))
+    });
     let paths = || pointers.iter().map(|change| change.delta.path.as_slice());
     if !has_real_test {
         return reject(RejectReason::NoTestChange, format!("its tests are Git LFS pointers: {}", list(paths())));
@@ -342,14 +381,14 @@ fn check_contents(changes: &[Change]) -> Result<Vec<Vec<u8>>, Stop> {
 
 /// Says whether a source file's change is one of comments, docstrings and layout alone. In doubt it is not.
 fn is_only_looks(change: &Change) -> bool {
-    let is_python = change.delta.path.ends_with(b".py");
+    let path = change.delta.path.as_slice();
     let modes = |node: Option<Node>| node.map_or(crate::git::PLAIN, |node| node.mode);
-    is_python
-        && modes(change.delta.old) == modes(change.delta.new)
-        && tokens::is_same_code(
-            change.contents.old.as_deref().unwrap_or_default(),
-            change.contents.new.as_deref().unwrap_or_default(),
-        )
+    let (old, new) = (change.contents.old.as_deref().unwrap_or_default(), change.new_program().unwrap_or_default());
+    let is_same_code = || match paths::language(path) {
+        Some(Language::Python) => path.ends_with(b".py") && tokens::is_same_code(old, new),
+        _ => syntax::is_same_code(path, old, new),
+    };
+    modes(change.delta.old) == modes(change.delta.new) && is_same_code()
 }
 
 fn language_of(changes: &[Change]) -> Language {
@@ -367,6 +406,7 @@ fn file_change(change: &Change, counts: LineCounts) -> FileChange {
         new: side(change.delta.new),
         added_lines: counts.added,
         removed_lines: counts.removed,
+        with_new_tests: change.inner.as_ref().map(|inner| ByteText::new(inner.new_tests.as_slice())),
     }
 }
 

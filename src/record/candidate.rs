@@ -8,7 +8,7 @@ use super::{bytes::ByteText, environment::Language};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Program code of the repository's language.
+    /// Program code of the repository's language, with tests inside where the language has it so.
     Source,
     /// A file that holds tests, or that only tests use (fixtures, data, `conftest.py`).
     Test,
@@ -36,6 +36,16 @@ pub struct FileChange {
     pub new: Option<Side>,
     pub added_lines: u32,
     pub removed_lines: u32,
+    /// The old program with the new tests, where one file holds both and both change (Rust's `#[cfg(test)]`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_new_tests: Option<ByteText>,
+}
+
+impl FileChange {
+    /// Whether the file's tests differ, be they all of it or a part.
+    pub fn changes_tests(&self) -> bool {
+        self.role == Role::Test || self.with_new_tests.is_some()
+    }
 }
 
 /// What one change is: a commit against its only parent, or a merge against its first parent.
@@ -68,12 +78,13 @@ pub struct Candidate {
     pub message: ByteText,
     /// Sorted by path.
     pub changes: Vec<FileChange>,
-    /// Unified git diff with full binary data, of every change that is not [`Role::Test`].
+    /// Unified git diff with full binary data, of every change that is not [`Role::Test`], without its tests.
     pub source_patch: ByteText,
-    /// The same of every [`Role::Test`] change. The two applied in either order to base give the fix's tree.
+    /// The same of every [`Role::Test`] change and of tests inside source files. The two applied in either order to base
+    /// give the fix's tree.
     pub test_patch: ByteText,
     pub n_source_files: u32,
-    /// Added plus removed lines in [`Role::Source`] files.
+    /// Added plus removed lines in [`Role::Source`] files, without their tests.
     pub n_source_lines: u32,
     /// 1: at most 5 source files and 200 source lines; 2: at most 15 and 500.
     pub tier: u8,

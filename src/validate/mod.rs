@@ -9,6 +9,7 @@ mod license;
 mod runs;
 mod select;
 mod stability;
+mod trim;
 mod verdict;
 
 use std::{
@@ -56,7 +57,6 @@ pub struct Context<'a> {
 /// An interrupt, or a repository or sandbox that cannot be used at all.
 pub fn validate(context: Context) -> Result<Validation> {
     let repo = Repo::open(context.repository)?;
-    let tests: Vec<&FileChange> = context.candidate.changes_of(Role::Test).collect();
     let bench = Bench {
         lab: context.lab,
         subject: Subject {
@@ -64,8 +64,9 @@ pub fn validate(context: Context) -> Result<Validation> {
             base_commit: &context.candidate.base_commit,
             build: context.build,
         },
-        before: edits(&repo, tests)?,
+        before: edits_of_tests(&repo, &context.candidate.changes)?,
         after: edits(&repo, context.candidate.changes.iter())?,
+        trimmed: None,
         wall: Duration::from_secs(context.settings.suite_s),
         test_wall: Duration::from_secs(context.settings.test_s),
         runs: Vec::new(),
@@ -109,6 +110,21 @@ pub fn edits<'a>(repo: &Repo, changes: impl IntoIterator<Item = &'a FileChange>)
         edits.push(Edit { path: change.path.clone(), content });
     }
     Ok(edits)
+}
+
+/// Returns the edits that bring a base tree's tests, and nothing else, to the new side of the changes.
+///
+/// # Errors
+/// A blob cannot be read.
+pub fn edits_of_tests(repo: &Repo, changes: &[FileChange]) -> Result<Vec<Edit>> {
+    let mut found = edits(repo, changes.iter().filter(|change| change.role == Role::Test))?;
+    for change in changes {
+        if let (Some(bytes), Some(side)) = (&change.with_new_tests, &change.new) {
+            let content = Some(FileContent { mode: side.mode, bytes: bytes.clone() });
+            found.push(Edit { path: change.path.clone(), content });
+        }
+    }
+    Ok(found)
 }
 
 /// Why an examination ends early.
@@ -251,7 +267,8 @@ impl Examination<'_> {
         self.bench.wall = Duration::from_millis(8 * after.wall_ms).max(Duration::from_secs(60));
     }
 
-    /// Runs the buggy state; with stubs again for what could not be collected without.
+    /// Runs the buggy state; again for what could not be collected: with stubs, or in a compiled language without what
+    /// does not compile.
     fn run_before(&mut self, selection: &Selection, variation: Variation, stubs: Option<bool>) -> Result<Before, Stop> {
         let plain = match self.bench.run(TreeState::Before, selection, variation, false)? {
             Ok(seen) => seen.report,
@@ -268,9 +285,11 @@ impl Examination<'_> {
         };
         let uncollected = !plain.collection_errors.is_empty();
         let mut before = Before { merged: plain, stubbed: BTreeSet::new(), uncollected };
-        if stubs.unwrap_or(uncollected)
-            && let Ok(seen) = self.bench.run(TreeState::Before, selection, variation, true)?
-        {
+        let retry = stubs.unwrap_or(uncollected);
+        if retry && self.bench.trimmed.is_none() && trim::is_compiled(self.context.candidate.language) {
+            self.trim(selection, &before.merged)?;
+        }
+        if retry && let Ok(seen) = self.bench.run(TreeState::Before, selection, variation, true)? {
             for (id, result) in seen.report.tests {
                 if !before.merged.tests.contains_key(&id) {
                     before.stubbed.insert(id.clone());
@@ -403,7 +422,7 @@ impl Examination<'_> {
             repo_source: candidate.repo_source.clone(),
             base_commit: candidate.base_commit.clone(),
             base_time: candidate.base_time,
-            language: "python".to_owned(),
+            language: candidate.language.name().to_owned(),
             license: license.map(str::to_owned),
             build: self.context.build.clone(),
         })

@@ -24,6 +24,8 @@ pub struct Bench<'a> {
     pub subject: Subject<'a>,
     pub before: Vec<Edit>,
     pub after: Vec<Edit>,
+    /// The buggy state without those parts of its tests that do not compile; made when it is first needed.
+    pub trimmed: Option<Vec<Edit>>,
     /// Limit for a whole process; lowered once the fixed state's time is known.
     pub wall: Duration,
     /// Limit for one test; likewise.
@@ -84,6 +86,7 @@ impl Bench<'_> {
     ) -> Result<&SuiteRun> {
         let edits: &[Edit] = match state {
             TreeState::Base => &[],
+            TreeState::Before if with_stubs => self.trimmed.as_ref().unwrap_or(&self.before),
             TreeState::Before => &self.before,
             TreeState::After | TreeState::Agent => &self.after,
         };

@@ -4,10 +4,7 @@ use std::collections::BTreeSet;
 
 use configparser::ini::Ini;
 
-use crate::record::{
-    candidate::{Candidate, Role},
-    environment::Runner,
-};
+use crate::record::{candidate::Candidate, environment::Runner};
 
 /// A tree to look into: its paths, and a way to read one.
 pub struct Tree<'a> {
@@ -23,7 +20,7 @@ pub fn test_files(tree: &Tree, candidate: &Candidate, runner: Runner) -> Vec<Str
     let patterns = module_patterns(tree, runner);
     let modules: Vec<&str> = tree.paths.iter().map(String::as_str).filter(|path| is_module(path, &patterns)).collect();
     let mut selected = BTreeSet::new();
-    for change in candidate.changes_of(Role::Test).filter(|change| change.new.is_some()) {
+    for change in candidate.changes.iter().filter(|change| change.changes_tests() && change.new.is_some()) {
         let path = change.path.escaped();
         if is_module(&path, &patterns) {
             selected.insert(path);
@@ -124,7 +121,7 @@ mod tests {
     use super::*;
     use crate::record::{
         bytes::ByteText,
-        candidate::{FileChange, Side, Unit},
+        candidate::{FileChange, Role, Side, Unit},
     };
 
     fn select(files: &[(&str, &str)], changed: &[&str]) -> Vec<String> {
@@ -138,6 +135,7 @@ mod tests {
             new: Some(Side { mode: 0o100_644, oid: String::new() }),
             added_lines: 1,
             removed_lines: 0,
+            with_new_tests: None,
         });
         let candidate = Candidate {
             instance_id: String::new(),

@@ -226,7 +226,7 @@ fn change(path: &str, old: &HashMap<String, Side>, new: &HashMap<String, Side>) 
         () => Role::Other,
     };
     let (old, new) = (old.get(path).cloned(), new.get(path).cloned());
-    FileChange { path: path.into(), role, old, new, added_lines: 1, removed_lines: 1 }
+    FileChange { path: path.into(), role, old, new, added_lines: 1, removed_lines: 1, with_new_tests: None }
 }
 
 fn edit(repo: &Repo, change: &FileChange) -> Edit {

@@ -85,6 +85,7 @@ fn candidate(repository: &Path, base: &str, fix: &str) -> Candidate {
         new: delta.new.map(|node| Side { mode: node.mode, oid: node.oid.to_string() }),
         added_lines: 1,
         removed_lines: 1,
+        with_new_tests: None,
     });
     Candidate {
         instance_id: String::from("demo-1"),

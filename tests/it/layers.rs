@@ -25,6 +25,7 @@ const LAYERS: [&[&str]; 4] = [
         "sandbox",
         "sources",
         "store",
+        "syntax",
         "uv",
     ],
     &["build", "export", "grade", "issue", "mine", "report", "rollout", "validate"],
