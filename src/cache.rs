@@ -101,6 +101,27 @@ impl Cache {
         Ok(target)
     }
 
+    /// Returns the directory of our process for what has owners of its own, created if missing.
+    ///
+    /// # Errors
+    /// The directory cannot be created.
+    pub fn workspaces(&self) -> Result<PathBuf> {
+        let path = self.own_workspaces();
+        fs::create_dir_all(&path).with_context(|| format!("create `{}`", path.display()))?;
+        Ok(path)
+    }
+
+    fn own_workspaces(&self) -> PathBuf {
+        // Named after our process, so that a later start removes what a crash leaves.
+        self.root.join("scratch").join(format!("{}-workspaces", std::process::id()))
+    }
+
+    /// Removes what our process no longer uses; to be called when nothing runs any more.
+    pub fn leave(&self) {
+        // It is absent where nothing ran, and not empty only where something could not be removed.
+        let _ = fs::remove_dir(self.own_workspaces());
+    }
+
     /// Removes scratch directories whose process is gone.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(self.root.join("scratch")) else { return };

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Without a terminal, a line with counts is printed this often.
@@ -21,14 +22,17 @@ pub struct Console {
 }
 
 impl Console {
-    /// Prints to standard output. A closed pipe is not an error.
-    pub fn print(self, text: &str) {
+    /// Prints to standard output. A closed pipe is not an error: the reader went away (`| head`).
+    ///
+    /// # Errors
+    /// The output cannot be written (a full disk).
+    pub fn print(self, text: &str) -> Result<()> {
         let mut out = std::io::stdout().lock();
-        // The reader went away (`| head`): nobody is left to tell.
-        let _ = out
-            .write_all(text.as_bytes())
-            .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
-        let _ = out.flush();
+        let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
+        match out.write_all(text.as_bytes()).and_then(|()| out.write_all(end)).and_then(|()| out.flush()) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error).context("write the result"),
+            _ => Ok(()),
+        }
     }
 
     /// Prints a message to standard error.

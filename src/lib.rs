@@ -35,6 +35,7 @@ pub mod record;
 pub mod cache;
 pub mod console;
 pub mod environments;
+pub mod files;
 pub mod git;
 pub mod harness;
 pub mod history;

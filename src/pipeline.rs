@@ -8,17 +8,17 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 
 use crate::{
     console::Console,
     interrupt::{self, Interrupted},
-    record::id::Digest,
-    store::{Put, State, Store},
+    record::{failure::DISK_FULL, id::Digest},
+    store::{Entry, Put, State, Store},
 };
 
-/// Tries that a failure of the machine gets over all runs before it counts as final.
+/// Tries that a lost sandbox gets over all runs before it counts as final.
 const MAX_ATTEMPTS: u32 = 3;
 
 /// What a stage made of one input.
@@ -61,6 +61,8 @@ pub struct Tally {
     /// Items that an earlier run had finished.
     pub skipped: u64,
     pub ran: u64,
+    /// Of those, how many the machine failed; another run tries them again.
+    pub transient: u64,
     /// Ends by reason (`""` = done) over all items, skipped ones too.
     pub by_reason: BTreeMap<String, u64>,
 }
@@ -75,7 +77,7 @@ pub fn drive<S: Stage>(store: &Store, stage: &S, inputs: &[S::Input], jobs: usiz
     for input in inputs {
         let key = key(stage, input);
         match store.revive(S::NAME, &key)? {
-            Some(entry) if entry.state != State::Transient || entry.attempts >= MAX_ATTEMPTS => {
+            Some(entry) if !is_worth_another_try(&entry) => {
                 tally.skipped += 1;
                 *tally.by_reason.entry(entry.reason).or_default() += 1;
             }
@@ -91,16 +93,17 @@ pub fn drive<S: Stage>(store: &Store, stage: &S, inputs: &[S::Input], jobs: usiz
             let subject = stage.subject(input);
             progress.start(&subject);
             match run_one(store, stage, &key, &subject, input) {
-                Ok(reason) => {
+                Ok((state, reason)) => {
                     let mut tally = lock(&tally);
                     tally.ran += 1;
+                    tally.transient += u64::from(state == State::Transient);
                     *tally.by_reason.entry(reason).or_default() += 1;
+                    progress.finish_one(&subject);
                 }
                 Err(error) => {
                     lock(&failure).get_or_insert(error);
                 }
             }
-            progress.finish_one(&subject);
         }
     };
     thread::scope(|scope| {
@@ -114,7 +117,23 @@ pub fn drive<S: Stage>(store: &Store, stage: &S, inputs: &[S::Input], jobs: usiz
     if interrupt::requested() {
         return Err(Interrupted.into());
     }
-    Ok(tally.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+    let tally = tally.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if tally.transient > 0 {
+        console.message(&format!(
+            "{} of {} items of `{}` could not be done for a failure of the machine; the same command tries them again.",
+            tally.transient,
+            inputs.len(),
+            S::NAME
+        ));
+    }
+    Ok(tally)
+}
+
+/// Says whether an earlier run's record is to be made anew: the machine failed then, and not as often as to suggest that
+/// the subject makes it fail.
+fn is_worth_another_try(entry: &Entry) -> bool {
+    let may_be_the_subject = ["sandbox_lost", "infrastructure"].contains(&entry.reason.as_str());
+    entry.state == State::Transient && (!may_be_the_subject || entry.attempts < MAX_ATTEMPTS)
 }
 
 fn next<'a, I>(
@@ -127,11 +146,21 @@ fn next<'a, I>(
     lock(queue).pop_front()
 }
 
-fn run_one<S: Stage>(store: &Store, stage: &S, key: &Digest, subject: &str, input: &S::Input) -> Result<String> {
+fn run_one<S: Stage>(
+    store: &Store,
+    stage: &S,
+    key: &Digest,
+    subject: &str,
+    input: &S::Input,
+) -> Result<(State, String)> {
     let start = Instant::now();
     let done = catch_unwind(AssertUnwindSafe(|| stage.run(input)))
         .unwrap_or_else(|panic| Err(anyhow!("finish (a defect of `curate`): {}", panic_text(panic.as_ref()))))
         .with_context(|| format!("{} `{subject}`", S::NAME))?;
+    if done.reason == DISK_FULL {
+        // Whatever comes next would fail as well.
+        bail!("{} `{subject}`: the disk of the cache is full; make room, then run the same command again", S::NAME);
+    }
     let wall_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
     store.put(Put {
         stage: S::NAME,
@@ -142,7 +171,7 @@ fn run_one<S: Stage>(store: &Store, stage: &S, key: &Digest, subject: &str, inpu
         wall_ms,
         body: &done.output,
     })?;
-    Ok(done.reason)
+    Ok((done.state, done.reason))
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -186,6 +215,7 @@ mod tests {
             let calls = self.calls.fetch_add(1, Ordering::SeqCst);
             Ok(match input {
                 13 => panic!("unlucky"),
+                99 => Done { output: 0, state: State::Transient, reason: DISK_FULL.into() },
                 7 if calls < 10 => Done { output: 0, state: State::Transient, reason: "lost".into() },
                 odd if odd % 2 == 1 => Done { output: 0, state: State::Rejected, reason: "odd".into() },
                 even => Done { output: even * even, state: State::Done, reason: String::new() },
@@ -206,6 +236,16 @@ mod tests {
         assert_eq!((second.skipped, second.ran), (3, 1));
         stage.setting = 2;
         assert_eq!(drive(&store, &stage, &[2], 1, quiet).unwrap().ran, 1);
+    }
+
+    #[test]
+    fn a_full_disk_stops_the_run_and_uses_up_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::create(dir.path()).unwrap();
+        let stage = Square { setting: 1, calls: AtomicU32::new(0) };
+        let error = drive(&store, &stage, &[2, 99, 4], 1, Console { quiet: true }).unwrap_err();
+        assert!(format!("{error:#}").contains("disk"), "{error:#}");
+        assert_eq!(store.all::<u32>("square").unwrap(), [4]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::{
     process,
     record::{
         environment::Toolchain,
-        failure::{Blame, Failure, Phase},
+        failure::{Blame, DISK_FULL, Failure, Phase, is_full_disk},
     },
     sandbox::{self, Exit, Limits, Mount, Output, Spec, overlay::Workspace},
 };
@@ -294,7 +294,7 @@ fn trouble_of_the_machine(text: &str) -> Option<&'static str> {
     if of_uv && (NETWORK.iter().any(|word| text.contains(word)) || SERVER.is_match(text)) {
         return Some("no_network");
     }
-    ["No space left on device", "Disk quota exceeded"].iter().any(|word| text.contains(word)).then_some("disk_full")
+    is_full_disk(text).then_some(DISK_FULL)
 }
 
 /// Returns the last 2,000 bytes, whole characters.

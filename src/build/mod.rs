@@ -15,10 +15,12 @@ use anyhow::Result;
 
 use crate::{
     config,
+    git::ReadError,
     lab::Lab,
     record::{
         candidate::Candidate,
         environment::{BuildOutcome, Language},
+        failure::{Blame, Failure, Phase},
     },
     sources,
 };
@@ -37,10 +39,17 @@ pub fn build(
     overrides: Option<&sources::Manifest>,
     settings: &config::Build,
 ) -> Result<BuildOutcome> {
-    match candidate.language {
+    let outcome = match candidate.language {
         Language::Python => python::build(lab, repository, candidate, overrides, settings),
         Language::Javascript => javascript::build(lab, repository, candidate, overrides, settings),
         Language::Rust => rust::build(lab, repository, candidate, overrides, settings),
         Language::Go => go::build(lab, repository, candidate, overrides, settings),
+    };
+    match outcome {
+        // The candidate's tree is not all there.
+        Err(error) if error.downcast_ref::<ReadError>().is_some() => {
+            Ok(Err(Failure::new(Phase::Build, "missing_objects", Blame::Repo, format!("{error:#}"))))
+        }
+        outcome => outcome,
     }
 }

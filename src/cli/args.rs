@@ -29,7 +29,7 @@ pub struct Common {
     #[arg(long, short, global = true)]
     pub quiet: bool,
     /// Workers, each running one sandbox at a time; the default is the number of cores
-    #[arg(long, short, global = true, value_name = "N")]
+    #[arg(long, short, global = true, value_name = "N", value_parser = at_least_one)]
     pub jobs: Option<usize>,
 }
 
@@ -84,7 +84,7 @@ pub struct Mine {
     #[arg(long, value_name = "DAY")]
     pub until: Option<String>,
     /// Candidates to keep, newest first
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub limit: Option<usize>,
     /// Exactly these commits, or @FILE with one a line
     #[arg(long, value_name = "SHA|@FILE", num_args = 1.., value_delimiter = ',')]
@@ -127,7 +127,7 @@ pub struct Rollout {
     #[arg(long, value_enum)]
     pub policy: PolicyName,
     /// Attempts at each task
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub samples: u32,
     /// Seed of every seeded choice
     #[arg(long, default_value_t = 0)]
@@ -136,7 +136,7 @@ pub struct Rollout {
     #[arg(long, value_name = "ID", num_args = 1..)]
     pub task: Vec<String>,
     /// Tasks to attempt, at most
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub limit: Option<usize>,
     /// Replies that an episode may take, at most
     #[arg(long, value_name = "N")]
@@ -218,4 +218,12 @@ pub struct Why {
     pub subject: String,
     #[command(flatten)]
     pub dataset: Dataset,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("it must be at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
 }

@@ -39,8 +39,20 @@ pub fn directory(name: &str) -> PathBuf {
 /// # Errors
 /// None is named and there is not exactly one, or it cannot be opened.
 pub fn open(name: Option<&str>) -> Result<Store> {
+    Store::open(&find(name)?)
+}
+
+/// As [`open`], for commands that only read; the dataset may be where nothing can be written.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_to_read(name: Option<&str>) -> Result<Store> {
+    Store::open_to_read(&find(name)?)
+}
+
+fn find(name: Option<&str>) -> Result<PathBuf> {
     if let Some(name) = name {
-        return Store::open(&directory(name));
+        return Ok(directory(name));
     }
     let mut found: Vec<String> = fs::read_dir(DATASETS)
         .map(|entries| {
@@ -50,7 +62,7 @@ pub fn open(name: Option<&str>) -> Result<Store> {
         .unwrap_or_default();
     found.sort();
     match found.as_slice() {
-        [only] => Store::open(&directory(only)),
+        [only] => Ok(directory(only)),
         [] => bail!(
             "find a dataset below `{DATASETS}`; make one with `curate mine --repo …` or name one with `--dataset`"
         ),

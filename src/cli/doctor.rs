@@ -40,7 +40,7 @@ pub fn command(session: &Session) -> Result<Exit> {
             text.push_str(&format!("      {:<16} mend: {}\n", "", finding.mend));
         }
     }
-    session.result(&findings, &text);
+    session.result(&findings, &text)?;
     Ok(if findings.iter().all(|finding| finding.ok || finding.optional) { Exit::Done } else { Exit::NothingUsable })
 }
 

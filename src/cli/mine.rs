@@ -26,12 +26,13 @@ use super::{
 };
 
 /// Raised when selection itself changes meaning.
-const SELECT_VERSION: u32 = 1;
+const SELECT_VERSION: u32 = 2;
 
 pub fn command(session: &Session, flags: &args::Mine) -> Result<Exit> {
     let cache = Cache::open()?;
     let source = sources::resolve(&cache, &flags.repo, flags.refresh)?;
     let run = settings(flags)?;
+    check(&source, &run.mine)?;
     let name = flags.dataset.clone().unwrap_or_else(|| source.name.replace('/', "__"));
     let store = Store::create(&dataset::directory(&name))?;
     output::write_manifest(&store, "mine", &run)?;
@@ -41,14 +42,15 @@ pub fn command(session: &Session, flags: &args::Mine) -> Result<Exit> {
     if worked == 0 {
         session.console.message("Nothing to do: everything was done before.");
     }
-    session.result(&summary, &report::text(&summary));
+    session.result(&summary, &report::text(&summary))?;
     session.console.message(&format!("Dataset: {}", store.dir().display()));
+    if records.commits.is_empty() {
+        session.console.message(&format!("No commit of `{}` was looked at: it has none in that range.", source.name));
+    }
     let usable = match flags.stop_after {
-        StopAfter::Select => !records.candidates.is_empty() || records.commits.is_empty(),
-        StopAfter::Build => records.builds.values().any(Result::is_ok) || records.candidates.is_empty(),
-        StopAfter::Validate | StopAfter::Issue => {
-            records.validations.values().any(|v| v.verdict.is_ok()) || records.candidates.is_empty()
-        }
+        StopAfter::Select => !records.candidates.is_empty(),
+        StopAfter::Build => records.builds.values().any(Result::is_ok),
+        StopAfter::Validate | StopAfter::Issue => records.validations.values().any(|v| v.verdict.is_ok()),
     };
     Ok(if usable { Exit::Done } else { Exit::NothingUsable })
 }
@@ -87,6 +89,23 @@ fn commit_list(given: &[String]) -> Result<Vec<String>> {
         bail!("find a commit in `{}`: the list is empty", given.join(" "));
     }
     Ok(commits)
+}
+
+/// Checks what a selection is asked for against the repository, before anything is written.
+///
+/// # Errors
+/// A branch, commit or date that is none.
+pub fn check(source: &Source, settings: &config::Mine) -> Result<()> {
+    basis(source, settings).map(drop)
+}
+
+/// Returns what the names in the settings stand for now, and what of the history is there.
+fn basis(source: &Source, settings: &config::Mine) -> Result<impl serde::Serialize> {
+    let repo = Repo::open(&source.path)?;
+    let tip = repo.tip(settings.branch.as_deref())?.map(|tip| tip.to_string());
+    let commits = settings.commits.iter().map(|name| repo.resolve(name)).collect::<Result<Vec<_>>>()?;
+    mine::check_dates(settings)?;
+    Ok((tip, commits, repo.boundary()))
 }
 
 /// Brings a repository's records into the store; returns how many items were worked on.
@@ -141,15 +160,8 @@ fn drive<S: pipeline::Stage>(session: &Session, store: &Store, stage: &S, inputs
 }
 
 fn select(session: &Session, store: &Store, source: &Source, settings: &config::Mine) -> Result<u64> {
-    let tip = Repo::open(&source.path)?.tip(settings.branch.as_deref())?;
-    let key = Digest::of_json(&(
-        "select",
-        SELECT_VERSION,
-        &source.given,
-        &source.name,
-        tip.map(|tip| tip.to_string()),
-        settings,
-    ));
+    let basis = basis(source, settings)?;
+    let key = Digest::of_json(&("select", SELECT_VERSION, &source.given, &source.name, basis, settings));
     if store.revive(SELECTION, &key)?.is_some() {
         return Ok(0);
     }
@@ -158,5 +170,5 @@ fn select(session: &Session, store: &Store, source: &Source, settings: &config::
     drop(progress);
     let (subject, body) = (source.name.as_str(), &selection);
     store.put(Put { stage: SELECTION, key: &key, subject, state: State::Done, reason: "", wall_ms: 0, body })?;
-    Ok(selection.verdicts.len() as u64)
+    Ok(selection.verdicts.len().max(1) as u64)
 }

@@ -13,9 +13,9 @@ mod stages;
 mod verify;
 mod why;
 
-use std::thread;
+use std::{sync::OnceLock, thread};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Parser;
 
 use crate::{cache::Cache, console::Console, git::Hinted, interrupt, lab::Lab, sandbox::Backend};
@@ -54,17 +54,25 @@ pub fn main() -> Exit {
 
 fn run(cli: Cli) -> Result<Exit> {
     let session = Session::new(&cli.common);
-    match cli.command {
-        Command::Mine(flags) => mine::command(&session, &flags),
-        Command::Rollout(flags) => rollout::command(&session, &flags),
-        Command::Export(flags) => output::export_command(&session, &flags),
-        Command::Run(flags) => run::command(&session, &flags),
-        Command::Grade(flags) => rollout::grade_command(&session, &flags),
-        Command::Verify(flags) => verify::command(&session, &flags),
-        Command::Report(flags) => output::report_command(&session, &flags),
-        Command::Status(flags) => output::status_command(&session, &flags),
-        Command::Why(flags) => why::command(&session, &flags),
-        Command::Doctor => doctor::command(&session),
+    let result = dispatch(&session, cli.command);
+    if let Some(cache) = session.cache.get() {
+        cache.leave();
+    }
+    result
+}
+
+fn dispatch(session: &Session, command: Command) -> Result<Exit> {
+    match command {
+        Command::Mine(flags) => mine::command(session, &flags),
+        Command::Rollout(flags) => rollout::command(session, &flags),
+        Command::Export(flags) => output::export_command(session, &flags),
+        Command::Run(flags) => run::command(session, &flags),
+        Command::Grade(flags) => rollout::grade_command(session, &flags),
+        Command::Verify(flags) => verify::command(session, &flags),
+        Command::Report(flags) => output::report_command(session, &flags),
+        Command::Status(flags) => output::status_command(session, &flags),
+        Command::Why(flags) => why::command(session, &flags),
+        Command::Doctor => doctor::command(session),
     }
 }
 
@@ -73,6 +81,8 @@ pub struct Session {
     console: Console,
     json: bool,
     jobs: usize,
+    /// The cache of sandboxes, once one was used.
+    cache: OnceLock<Cache>,
 }
 
 impl Session {
@@ -81,22 +91,23 @@ impl Session {
         Session {
             console: Console { quiet: common.quiet },
             json: common.json,
-            jobs: common.jobs.filter(|jobs| *jobs > 0).unwrap_or(cores),
+            cache: OnceLock::new(),
+            jobs: common.jobs.unwrap_or(cores),
         }
     }
 
     /// Returns the lab; refuses where nothing isolates.
     fn lab(&self, cache: &Cache) -> Result<Lab> {
+        let cache = self.cache.get_or_init(|| cache.clone());
         Ok(Lab { cache: cache.clone(), backend: Backend::probe()?, jobs: self.jobs })
     }
 
     /// Prints a result: JSON with `--json`, else text.
-    fn result(&self, json: &impl serde::Serialize, text: &str) {
+    fn result(&self, json: &impl serde::Serialize, text: &str) -> Result<()> {
         if self.json {
-            let json = serde_json::to_string_pretty(json).unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}"));
-            self.console.print(&json);
+            self.console.print(&serde_json::to_string_pretty(json).context("encode the result")?)
         } else {
-            self.console.print(text);
+            self.console.print(text)
         }
     }
 }

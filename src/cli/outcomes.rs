@@ -6,10 +6,13 @@ use std::{collections::BTreeMap, fs, path::Path};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::record::{
-    candidate::RejectReason,
-    episode::{Label, StopReason},
-    task::EvidenceLabel,
+use crate::{
+    files,
+    record::{
+        candidate::RejectReason,
+        episode::{Label, StopReason},
+        task::EvidenceLabel,
+    },
 };
 
 use super::dataset::Records;
@@ -92,7 +95,7 @@ impl Outcomes {
     pub fn write(&self, dataset: &Path) -> Result<()> {
         let path = dataset.join("outcomes.json");
         let json = serde_json::to_string_pretty(self).context("encode outcomes")? + "\n";
-        fs::write(&path, json).with_context(|| format!("write `{}`", path.display()))
+        files::write(&path, json.as_bytes())
     }
 
     /// # Errors

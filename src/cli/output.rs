@@ -1,17 +1,23 @@
 //! `curate export`, `report` and `status`, and the forms in which records are shown.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
     config,
     export::{self, Consumer, Format, TaskInput},
-    record::episode::{Grade, Message},
+    files,
+    record::{
+        episode::{Grade, Message},
+        id::Digest,
+    },
     report::{self, Summary},
     rollout,
     store::Store,
@@ -24,7 +30,7 @@ use super::{
 };
 
 pub fn export_command(session: &Session, flags: &args::Export) -> Result<Exit> {
-    let store = dataset::open(flags.dataset.dataset.as_deref())?;
+    let store = dataset::open_to_read(flags.dataset.dataset.as_deref())?;
     let mut settings = config::Export::default();
     settings.policies.extend(flags.include_policy.iter().copied());
     let records = Records::load(&store)?;
@@ -34,7 +40,7 @@ pub fn export_command(session: &Session, flags: &args::Export) -> Result<Exit> {
     let mut text = format!("{} rows for {}\n", exported.rows, flags.consumer.name());
     text.extend(exported.dropped.iter().map(|(reason, n)| format!("  left out, {reason}: {n}\n")));
     text.extend(exported.files.iter().map(|file| format!("{}\n", file.display())));
-    session.result(&exported, &text);
+    session.result(&exported, &text)?;
     Ok(if exported.rows == 0 { Exit::NothingUsable } else { Exit::Done })
 }
 
@@ -71,18 +77,18 @@ pub fn report_input(store: &Store, records: &Records) -> report::Input {
 }
 
 pub fn report_command(session: &Session, flags: &args::Report) -> Result<Exit> {
-    let store = dataset::open(flags.dataset.dataset.as_deref())?;
+    let store = dataset::open_to_read(flags.dataset.dataset.as_deref())?;
     let records = Records::load(&store)?;
     let page = flags.out.clone().unwrap_or_else(|| store.dir().join("report.html"));
     let summary = report(&store, &records, Some(&page))?;
-    session.result(&summary, &format!("{}\n{}", report::text(&summary), page.display()));
+    session.result(&summary, &format!("{}\n{}", report::text(&summary), page.display()))?;
     Ok(Exit::Done)
 }
 
 pub fn status_command(session: &Session, flags: &args::Status) -> Result<Exit> {
-    let store = dataset::open(flags.dataset.dataset.as_deref())?;
+    let store = dataset::open_to_read(flags.dataset.dataset.as_deref())?;
     let summary = report(&store, &Records::load(&store)?, None)?;
-    session.result(&summary, &report::text(&summary));
+    session.result(&summary, &report::text(&summary))?;
     Ok(Exit::Done)
 }
 
@@ -94,31 +100,55 @@ pub fn report(store: &Store, records: &Records, page: Option<&Path>) -> Result<S
     let input = report_input(store, records);
     let summary = report::summary(&input);
     if let Some(page) = page {
-        let partial = page.with_extension("html.partial");
-        fs::write(&partial, report::html(&input, &summary))
-            .with_context(|| format!("write `{}`", partial.display()))?;
-        fs::rename(&partial, page).with_context(|| format!("publish `{}`", page.display()))?;
+        files::write(page, report::html(&input, &summary).as_bytes())?;
     }
     Ok(summary)
 }
 
-/// Writes `manifest.json`: the version, and the resolved settings of each command's last run.
+/// `manifest.json` of a dataset.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    #[serde(default)]
+    pub curate_version: String,
+    /// Resolved settings of each command's last run.
+    #[serde(default)]
+    pub settings: BTreeMap<String, serde_json::Value>,
+    /// What the exports and the report were last made of, where `run` made them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<Digest>,
+}
+
+impl Manifest {
+    /// # Errors
+    /// The file cannot be read or understood.
+    pub fn read(store: &Store) -> Result<Manifest> {
+        let path = store.dir().join("manifest.json");
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .with_context(|| format!("understand `{}`; move it away to start a new one", path.display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Manifest::default()),
+            Err(error) => Err(error).with_context(|| format!("read `{}`", path.display())),
+        }
+    }
+
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, store: &Store) -> Result<()> {
+        let text = serde_json::to_string_pretty(self).context("encode the manifest")? + "\n";
+        files::write(&store.dir().join("manifest.json"), text.as_bytes())
+    }
+}
+
+/// Notes the version and a command's resolved settings in the manifest.
 ///
 /// # Errors
-/// The file cannot be read, understood or written.
+/// As [`Manifest`].
 pub fn write_manifest(store: &Store, command: &str, run: &config::Run) -> Result<()> {
-    let path = store.dir().join("manifest.json");
-    let mut manifest = match fs::read(&path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| format!("understand `{}`", path.display()))?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => json!({}),
-        Err(error) => return Err(error).with_context(|| format!("read `{}`", path.display())),
-    };
-    manifest["curate_version"] = json!(env!("CARGO_PKG_VERSION"));
-    manifest["settings"][command] = json!(run);
-    let partial = path.with_extension("json.partial");
-    let text = serde_json::to_string_pretty(&manifest).context("encode the manifest")? + "\n";
-    fs::write(&partial, text).with_context(|| format!("write `{}`", partial.display()))?;
-    fs::rename(&partial, &path).with_context(|| format!("publish `{}`", path.display()))
+    let mut manifest = Manifest::read(store)?;
+    env!("CARGO_PKG_VERSION").clone_into(&mut manifest.curate_version);
+    manifest.settings.insert(command.to_owned(), json!(run));
+    manifest.write(store)
 }
 
 /// Shows a message as `--trace` and `why` print it.

@@ -50,7 +50,7 @@ pub fn command(session: &Session, flags: &args::Rollout) -> Result<Exit> {
         session.console.message("Nothing to do: every episode was done before.");
     }
     let summary = report::summary(&output::report_input(&store, &Records::load(&store)?));
-    session.result(&summary, &report::text(&summary));
+    session.result(&summary, &report::text(&summary))?;
     Ok(Exit::Done)
 }
 
@@ -114,7 +114,7 @@ fn attempt(task: &Task, issue: &Issue, policy: PolicyName, seed: u64, sample: u3
 pub fn grade_command(session: &Session, flags: &args::Grade) -> Result<Exit> {
     let patch = ByteText::new(read_patch(&flags.patch)?);
     let cache = Cache::open()?;
-    let store = dataset::open(flags.dataset.dataset.as_deref())?;
+    let store = dataset::open_to_read(flags.dataset.dataset.as_deref())?;
     let records = Records::load(&store)?;
     let (task, _) = named(&records, std::slice::from_ref(&flags.task))?[0];
     let lab = session.lab(&cache)?;
@@ -122,8 +122,9 @@ pub fn grade_command(session: &Session, flags: &args::Grade) -> Result<Exit> {
     let context = grade::Context { stop: None, stop_detail: "", messages: &[] };
     let (id, settings) = (format!("{}.patch", flags.task), config::Grade::default());
     let grade = grade::grade(&lab, &repository, task, &id, &patch, context, &settings)?;
-    session.result(&grade, &output::grade_text(&grade));
-    Ok(Exit::Done)
+    session.result(&grade, &output::grade_text(&grade))?;
+    // Without a verdict the caller must not go on as if there were one.
+    Ok(if grade.reward.is_some() { Exit::Done } else { Exit::Failed })
 }
 
 fn read_patch(path: &Path) -> Result<Vec<u8>> {

@@ -7,7 +7,9 @@ use crate::{
     cache::Cache,
     config,
     export::{self, Consumer, Format},
-    report, sources,
+    record::id::Digest,
+    report,
+    sources::{self, Source},
     store::Store,
 };
 
@@ -18,7 +20,8 @@ use super::{
     exit::Exit,
     mine,
     outcomes::Outcomes,
-    output, rollout,
+    output::{self, Manifest},
+    rollout,
 };
 
 /// Differences printed, at most.
@@ -33,11 +36,16 @@ pub fn command(session: &Session, flags: &args::Run) -> Result<Exit> {
     let Some(name) = flags.dataset.clone().or_else(|| run.dataset.clone()).or_else(stem) else {
         bail!("name the dataset: `{}` has no file name", flags.config.display());
     };
+    let resolve = |repo: &String| -> Result<Source> {
+        let source = sources::resolve(&cache, repo, false)?;
+        mine::check(&source, &run.mine)?;
+        Ok(source)
+    };
+    let sources = run.repos.iter().map(resolve).collect::<Result<Vec<_>>>()?;
     let store = Store::create(&dataset::directory(&name))?;
     output::write_manifest(&store, "run", &run)?;
     let mut worked = 0;
-    for repo in &run.repos {
-        let source = sources::resolve(&cache, repo, false)?;
+    for source in sources {
         worked += mine::mine(session, &cache, &store, &source, &run, StopAfter::Issue)?;
     }
     let records = Records::load(&store)?;
@@ -45,7 +53,12 @@ pub fn command(session: &Session, flags: &args::Run) -> Result<Exit> {
     let records = Records::load(&store)?;
     let outcomes = Outcomes::of(&records);
     let page = store.dir().join("report.html");
-    let done_before = worked == 0 && page.is_file() && store.dir().join("outcomes.json").is_file();
+    let made_of = Digest::of_json(&(env!("CARGO_PKG_VERSION"), store.heads()?, &run.export, &run.exports));
+    let mut manifest = Manifest::read(&store)?;
+    let done_before = worked == 0
+        && manifest.outputs.as_ref() == Some(&made_of)
+        && page.is_file()
+        && store.dir().join("outcomes.json").is_file();
     let mut paths = Vec::new();
     let input = output::export_input(&store, &records);
     for (consumer, format) in exports {
@@ -60,10 +73,12 @@ pub fn command(session: &Session, flags: &args::Run) -> Result<Exit> {
         session.console.message("Nothing to do: everything was done before.");
     } else {
         outcomes.write(store.dir())?;
+        manifest.outputs = Some(made_of);
+        manifest.write(&store)?;
     }
     paths.push(page);
     let lines: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    session.result(&summary, &format!("{}\n{}", report::text(&summary), lines.join("\n")));
+    session.result(&summary, &format!("{}\n{}", report::text(&summary), lines.join("\n")))?;
     let differences = expected.map(|expected| outcomes.differences(&expected)).unwrap_or_default();
     for line in differences.iter().take(MAX_DIFFERENCES) {
         session.console.message(line);

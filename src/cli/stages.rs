@@ -14,7 +14,7 @@ use crate::{
         candidate::Candidate,
         environment::{Build, BuildOutcome},
         episode::{Episode, Grade, Label, PolicyName, StopReason},
-        failure::Failure,
+        failure::{DISK_FULL, Failure, is_full_disk},
         id::Digest,
         task::{Issue, Task, Validation},
     },
@@ -180,7 +180,11 @@ impl Stage for RolloutStage<'_> {
         // A script may lose its sandbox on purpose; only an unplanned loss is worth another try.
         let lost = episode.stop == StopReason::Infrastructure && episode.script.is_none();
         let state = if lost { State::Transient } else { State::Done };
-        let reason = if lost { episode.stop.name().to_owned() } else { String::new() };
+        let reason = match lost {
+            true if is_full_disk(&episode.stop_detail) => DISK_FULL.to_owned(),
+            true => episode.stop.name().to_owned(),
+            false => String::new(),
+        };
         Ok(Done { output: episode, state, reason })
     }
 }
@@ -214,6 +218,8 @@ impl Stage for GradeStage<'_> {
         let grade = grade::grade(self.lab, &repository, task, id, patch, context, self.settings)?;
         let lost = grade.label == Label::Infrastructure && episode.stop != StopReason::Infrastructure;
         let state = if lost { State::Transient } else { State::Done };
-        Ok(Done { reason: grade.label.name().to_owned(), output: grade, state })
+        let is_full = lost && is_full_disk(&grade.detail);
+        let reason = if is_full { DISK_FULL } else { grade.label.name() };
+        Ok(Done { reason: reason.to_owned(), output: grade, state })
     }
 }

@@ -10,7 +10,12 @@ use crate::{
     config, grade,
     lab::Lab,
     pipeline::{self, Done, Stage},
-    record::{bytes::ByteText, id::Digest, task::Task},
+    record::{
+        bytes::ByteText,
+        failure::{DISK_FULL, is_full_disk},
+        id::Digest,
+        task::Task,
+    },
     store::State,
 };
 
@@ -41,8 +46,12 @@ pub fn command(session: &Session, flags: &args::Verify) -> Result<Exit> {
         verified.len() - bad.len(),
         tasks.len()
     ));
-    session.result(&verified, &text);
-    Ok(if bad.is_empty() && verified.len() == tasks.len() { Exit::Done } else { Exit::Differs })
+    session.result(&verified, &text)?;
+    Ok(match bad.is_empty() && verified.len() == tasks.len() {
+        true if tasks.is_empty() => Exit::NothingUsable,
+        true => Exit::Done,
+        false => Exit::Differs,
+    })
 }
 
 /// Returns a cache without environments and trees that shares tools, downloads and mirrors with `cache`.
@@ -114,8 +123,14 @@ impl Stage for VerifyStage<'_> {
             detail.push_str(&format!("noop {:?} ({}: {})", noop.reward, noop.label.name(), noop.detail));
         }
         let verified = Verified { instance_id: id.clone(), oracle: oracle.reward, noop: noop.reward, detail };
-        let state = if verified.holds() { State::Done } else { State::Rejected };
-        let reason = if verified.holds() { String::new() } else { "not_verified".to_owned() };
+        let is_unknown = oracle.reward.is_none() || noop.reward.is_none();
+        let (state, reason) = match verified.holds() {
+            true => (State::Done, ""),
+            false if is_unknown && is_full_disk(&verified.detail) => (State::Transient, DISK_FULL),
+            false if is_unknown => (State::Transient, "infrastructure"),
+            false => (State::Rejected, "not_verified"),
+        };
+        let reason = reason.to_owned();
         Ok(Done { output: verified, state, reason })
     }
 }

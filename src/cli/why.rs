@@ -17,14 +17,14 @@ use super::{
 };
 
 pub fn command(session: &Session, flags: &args::Why) -> Result<Exit> {
-    let store = dataset::open(flags.dataset.dataset.as_deref())?;
+    let store = dataset::open_to_read(flags.dataset.dataset.as_deref())?;
     let records = Records::load(&store)?;
     let subject = flags.subject.as_str();
     if let Some((episode, grade)) = records.episodes.iter().find(|(episode, _)| episode.episode_id == subject) {
         let mut text: String = episode.messages.iter().map(|message| output::message_text(message) + "\n").collect();
         text.push_str(&format!("stop: {} {}\n", episode.stop.name(), episode.stop_detail));
         text.push_str(&output::grade_text(grade));
-        session.result(&json!({ "episode": episode, "grade": grade }), &text);
+        session.result(&json!({ "episode": episode, "grade": grade }), &text)?;
         return Ok(Exit::Done);
     }
     let (commits, id) = find(&records, subject)?;
@@ -43,7 +43,7 @@ pub fn command(session: &Session, flags: &args::Why) -> Result<Exit> {
             records.episodes.iter().filter(|(e, _)| e.instance_id == id).map(|(_, grade)| json!(grade)).collect();
         ledger["grades"] = json!(grades);
     }
-    session.result(&ledger, &text);
+    session.result(&ledger, &text)?;
     Ok(Exit::Done)
 }
 

@@ -12,7 +12,6 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use tempfile::NamedTempFile;
 
 use super::{
     Consumer, Rows,
@@ -20,6 +19,7 @@ use super::{
     parquet::{self, Layout},
     rl, schema,
 };
+use crate::files;
 
 /// A ChatML template for Qwen3 and its kin with the loss of a turn gated on its `train` field; shipped beside the data.
 pub const CHAT_TEMPLATE: &str = include_str!("chat_template_qwen3.jinja");
@@ -47,15 +47,17 @@ pub fn write_hub(out: &Path, rows: &Rows) -> Result<Vec<PathBuf>> {
         shard_bytes: rows.settings.shard_bytes,
     };
     parquet::write_shards(&layout, rows.iter())?;
-    sync_dir(&partial)?;
+    files::sync_dir(&partial)?;
     replace_dir(&partial, &place)?;
-    sync_dir(&data)?;
+    files::sync_dir(&data)?;
 
     let mut files = shards(&place)?;
     for (name, text) in companions(consumer) {
-        files.push(write_file(&out.join(name), text.as_bytes())?);
+        files.push(out.join(name));
+        files::write(&out.join(name), text.as_bytes())?;
     }
-    files.push(write_file(&out.join(card::FILE_NAME), card::render(&sections(&data)?).as_bytes())?);
+    files.push(out.join(card::FILE_NAME));
+    files::write(&out.join(card::FILE_NAME), card::render(&sections(&data)?).as_bytes())?;
     Ok(files)
 }
 
@@ -66,15 +68,15 @@ pub fn write_jsonl(out: &Path, rows: &Rows) -> Result<Vec<PathBuf>> {
     } else {
         out.join(format!("{}.jsonl", rows.consumer.name()))
     };
-    let dir = parent(&path);
+    let dir = files::directory(&path);
     fs::create_dir_all(dir).with_context(|| format!("create `{}`", dir.display()))?;
-    let mut file = std::io::BufWriter::new(partial_file(&path)?);
+    let mut file = std::io::BufWriter::new(files::Partial::create(&path)?);
     for row in rows.iter() {
         serde_json::to_writer(&mut file, &row).context("write a row")?;
         file.write_all(b"\n").context("write a row")?;
     }
-    let file = file.into_inner().with_context(|| format!("write `{}`", path.display()))?;
-    Ok(vec![persist(file, &path)?])
+    file.into_inner().with_context(|| format!("write `{}`", path.display()))?.publish()?;
+    Ok(vec![path])
 }
 
 fn companions(consumer: Consumer) -> Vec<(&'static str, &'static str)> {
@@ -155,41 +157,6 @@ fn remove_dir(path: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Writes a whole file under a temporary name, flushes it, and gives it its name.
-fn write_file(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
-    let mut file = partial_file(path)?;
-    file.write_all(bytes).with_context(|| format!("write `{}`", path.display()))?;
-    persist(file, path)
-}
-
-/// Creates the temporary file of a file, in the same directory and with the rights of any new file.
-fn partial_file(path: &Path) -> Result<NamedTempFile> {
-    use std::os::unix::fs::PermissionsExt;
-    tempfile::Builder::new()
-        .prefix(".curate-")
-        .suffix(".partial")
-        .permissions(fs::Permissions::from_mode(0o666))
-        .tempfile_in(parent(path))
-        .with_context(|| format!("create `{}`", path.display()))
-}
-
-fn persist(file: NamedTempFile, path: &Path) -> Result<PathBuf> {
-    file.as_file().sync_all().with_context(|| format!("flush `{}`", path.display()))?;
-    file.persist(path).with_context(|| format!("name `{}`", path.display()))?;
-    sync_dir(parent(path))?;
-    Ok(path.to_owned())
-}
-
-/// Returns the directory of a file; a bare name lies in the working directory.
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn sync_dir(path: &Path) -> Result<()> {
-    let directory = File::open(path).with_context(|| format!("open `{}`", path.display()))?;
-    directory.sync_all().with_context(|| format!("flush `{}`", path.display()))
 }
 
 #[cfg(test)]

@@ -81,10 +81,24 @@ impl Repo {
         // Half of the time of a large run went into hashing every object read; zlib's checksum covers damage.
         git2::opts::strict_hash_verification(false);
         fs::read_dir(path).with_context(open)?;
+        for part in [".git", "objects", ".git/objects"] {
+            if let Err(error) = fs::read_dir(path.join(part))
+                && error.kind() == std::io::ErrorKind::PermissionDenied
+            {
+                return Err(error).with_context(|| format!("read `{}`", path.join(part).display())).with_context(open);
+            }
+        }
         let inner = git2::Repository::open(path).map_err(|error| open_error(path, &error)).with_context(open)?;
         let shallow = shallow_commits(inner.commondir()).with_context(open)?;
         let is_partial = is_partial(&inner);
         Ok(Repo { inner, shallow, is_partial })
+    }
+
+    /// Returns the commits at which a shallow clone ends, sorted.
+    pub fn boundary(&self) -> Vec<String> {
+        let mut ids: Vec<String> = self.shallow.iter().map(Oid::to_string).collect();
+        ids.sort();
+        ids
     }
 
     /// Returns the full id of a commit named by id, prefix, branch or tag.
@@ -165,7 +179,7 @@ impl Repo {
         if let Some(name) = branch {
             return self.resolve_oid(name).with_context(|| format!("find branch `{name}`")).map(Some);
         }
-        if let Some(id) = self.named("HEAD")? {
+        if let Some(id) = self.named("HEAD").context("find the commit to start from")? {
             return Ok(Some(id));
         }
         let mut names: Vec<String> = self
@@ -179,7 +193,7 @@ impl Repo {
             return Ok(None);
         }
         let hint = format!("choose one with --branch: {}", names.join(", "));
-        Err(Hinted::error("HEAD names a branch that does not exist", hint))
+        Err(Hinted::error("HEAD names a branch that does not exist", hint).context("find the commit to start from"))
     }
 
     /// Returns the URL of the remote `origin`.

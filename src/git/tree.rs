@@ -288,14 +288,23 @@ fn tree_id(entries: BTreeMap<Vec<u8>, (u32, Oid)>) -> Result<Oid> {
 
 /// Which trees were found to hold two names that differ only by case; shared by calls, as commits share trees.
 #[derive(Debug, Default)]
-pub struct Collisions(HashMap<Oid, Option<Vec<u8>>>);
+pub struct Names(HashMap<Oid, Option<(Vec<u8>, BadName)>>);
 
-impl Collisions {
-    /// Returns the first path below a tree that another one of its directory equals but for case.
+/// Why a tree cannot be laid out on every machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadName {
+    /// It equals another one of its directory but for case.
+    Collides,
+    /// It leaves the tree or stands for a repository's own files (`..`, `.git`).
+    Unsafe,
+}
+
+impl Names {
+    /// Returns the first path below a tree whose name is bad.
     ///
     /// # Errors
     /// A tree is missing or damaged.
-    pub fn find(&mut self, repo: &Repo, tree: Oid) -> Result<Option<Vec<u8>>, ReadError> {
+    pub fn find_bad(&mut self, repo: &Repo, tree: Oid) -> Result<Option<(Vec<u8>, BadName)>, ReadError> {
         if let Some(known) = self.0.get(&tree) {
             return Ok(known.clone());
         }
@@ -306,11 +315,14 @@ impl Collisions {
         for entry in object::entries(object.data()) {
             let entry = entry.map_err(|why| ReadError::Corrupt(tree, why))?;
             if !folded.insert(String::from_utf8_lossy(entry.name).to_lowercase()) {
-                found = found.or(Some(entry.name.to_vec()));
+                found = found.or(Some((entry.name.to_vec(), BadName::Collides)));
+            }
+            if super::template::check_path(entry.name).is_err() {
+                found = Some((entry.name.to_vec(), BadName::Unsafe));
             }
             if canonical_mode(entry.raw_mode) == DIRECTORY {
-                let inside = self.find(repo, entry.oid)?;
-                found = found.or(inside.map(|path| join(entry.name, &path)));
+                let inside = self.find_bad(repo, entry.oid)?;
+                found = found.or(inside.map(|(path, why)| (join(entry.name, &path), why)));
             }
         }
         self.0.insert(tree, found.clone());

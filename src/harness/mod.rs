@@ -9,7 +9,7 @@ mod ticket;
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::{
     git::Repo,
@@ -135,10 +135,7 @@ pub fn workspace(lab: &Lab, subject: Subject, edits: &[Edit]) -> Result<Workspac
     let repo = Repo::open(subject.repository)?;
     let tree = repo.tree(subject.base_commit)?;
     let template = lab.cache.publish("trees", &tree, |dir| repo.write_template(subject.base_commit, dir))?;
-    // Named after our process, so that a later start removes what a crash leaves.
-    let scratch = lab.cache.dir("scratch")?.join(format!("{}-workspaces", std::process::id()));
-    std::fs::create_dir_all(&scratch).with_context(|| format!("create `{}`", scratch.display()))?;
-    Workspace::create(&template, &scratch, &layered(&subject.build.generated, edits))
+    Workspace::create(&template, &lab.cache.workspaces()?, &layered(&subject.build.generated, edits))
 }
 
 /// Returns generated files as edits, with `edits` over them; each path once.
@@ -180,7 +177,8 @@ fn conclude(run: SuiteRun, ticket: &Ticket, output: &Output) -> Result<SuiteRun>
 }
 
 fn outcome(state: TreeState, exit: Exit, parsed: Parsed, tail: &str) -> SuiteOutcome {
-    let failed = |kind: &str, blame| SuiteOutcome::NotRun(Failure::new(phase(state), kind, blame, tail));
+    let detail = if tail.trim().is_empty() { format!("no output; it ended with {exit:?}") } else { tail.to_owned() };
+    let failed = |kind: &str, blame| SuiteOutcome::NotRun(Failure::new(phase(state), kind, blame, detail.as_str()));
     match exit {
         Exit::Lost => failed("sandbox_lost", Blame::Infra),
         Exit::Code(CHANNEL_BROKEN) if !parsed.started => failed("results_unwritable", Blame::Infra),

@@ -14,7 +14,7 @@ use crate::{
         self, Oid, ReadError, Repo,
         diff::LineCounts,
         object::Commit,
-        tree::{Delta, Node},
+        tree::{BadName, Delta, Node},
     },
     lang::paths,
     record::{
@@ -67,6 +67,7 @@ impl Judgement {
             | RejectReason::SubmoduleOnly
             | RejectReason::ShallowBoundary
             | RejectReason::PathCollision
+            | RejectReason::UnsafePath
             | RejectReason::BeyondLimit => false,
         }
     }
@@ -140,8 +141,15 @@ impl Judge<'_> {
         let split = split::split(&changes)?;
         let facts = self.check_lines(&changes, &split)?;
         for tree in [base.tree, commit.tree] {
-            if let Some(path) = worker.collisions.find(&worker.repo, tree).map_err(broken)? {
-                return reject(RejectReason::PathCollision, format!("two paths differ only by case: {}", shown(&path)));
+            match worker.names.find_bad(&worker.repo, tree).map_err(broken)? {
+                None => {}
+                Some((path, BadName::Collides)) => {
+                    let detail = format!("two paths differ only by case: {}", shown(&path));
+                    return reject(RejectReason::PathCollision, detail);
+                }
+                Some((path, BadName::Unsafe)) => {
+                    return reject(RejectReason::UnsafePath, format!("no tree may hold `{}`", shown(&path)));
+                }
             }
         }
         let mut detail = facts.detail(&changes);

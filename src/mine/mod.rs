@@ -70,6 +70,14 @@ pub fn select(source: &Source, settings: &Mine, progress: &(dyn Fn(u64, u64) + S
     Ok(finish(found, settings.limit.unwrap_or(usize::MAX)))
 }
 
+/// Checks the dates of a selection.
+///
+/// # Errors
+/// One that is no date.
+pub fn check_dates(settings: &Mine) -> Result<()> {
+    Window::parse(settings).map(drop)
+}
+
 /// The span of commit times that is asked for.
 struct Window {
     since: Option<i64>,

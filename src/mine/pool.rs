@@ -4,12 +4,12 @@ use std::{path::Path, sync::Mutex};
 
 use anyhow::Result;
 
-use crate::git::{Repo, tree::Collisions};
+use crate::git::{Repo, tree::Names};
 
 /// What a worker judges with.
 pub struct Worker {
     pub repo: Repo,
-    pub collisions: Collisions,
+    pub names: Names,
 }
 
 pub struct Pool<'a> {
@@ -31,7 +31,7 @@ impl<'a> Pool<'a> {
         let borrowed = idle().pop();
         let mut worker = match borrowed {
             Some(worker) => worker,
-            None => Worker { repo: Repo::open(self.path)?, collisions: Collisions::default() },
+            None => Worker { repo: Repo::open(self.path)?, names: Names::default() },
         };
         let result = action(&mut worker);
         idle().push(worker);

@@ -128,6 +128,8 @@ pub enum RejectReason {
     UnreadableCommit,
     MissingObjects,
     PathCollision,
+    /// A name that leaves the tree or stands for the repository itself.
+    UnsafePath,
     /// A candidate in all respects that `--limit` left out.
     BeyondLimit,
 }

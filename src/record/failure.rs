@@ -4,6 +4,16 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// Kind of a failure for want of room, which ends a run.
+pub const DISK_FULL: &str = "disk_full";
+
+/// Says by a message of the system or a tool whether there was no room left.
+pub fn is_full_disk(text: &str) -> bool {
+    ["No space left on device", "Disk quota exceeded", "database or disk is full"]
+        .iter()
+        .any(|word| text.contains(word))
+}
+
 /// The stage that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -41,7 +51,10 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(phase: Phase, kind: &str, blame: Blame, detail: impl Into<String>) -> Failure {
-        Failure { phase, kind: kind.to_owned(), blame, detail: detail.into() }
+        let detail = detail.into();
+        // Whatever the machine could not do for want of room has one name.
+        let kind = if blame == Blame::Infra && is_full_disk(&detail) { DISK_FULL } else { kind };
+        Failure { phase, kind: kind.to_owned(), blame, detail }
     }
 
     /// Says whether another try may end differently: the machine failed, not the subject.

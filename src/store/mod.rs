@@ -17,7 +17,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::record::id::Digest;
@@ -107,20 +107,48 @@ impl Store {
     /// # Errors
     /// There is none, or as [`Store::create`].
     pub fn open(dir: &Path) -> Result<Store> {
-        if !dir.join("curate.db").is_file() {
-            bail!("open dataset `{}`: there is no `curate.db` in it; make one with `curate mine`", dir.display());
-        }
+        check_presence(dir)?;
         Store::connect(dir)
+    }
+
+    /// Opens a dataset directory that exists and may be where nothing can be written.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_to_read(dir: &Path) -> Result<Store> {
+        check_presence(dir)?;
+        // A reader shares the log with writers, and needs to write for that where the directory allows it at all.
+        let is_writable = rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
+            && rustix::fs::access(dir.join("curate.db"), rustix::fs::Access::WRITE_OK).is_ok();
+        if is_writable {
+            return Store::connect(dir);
+        }
+        let path = dir.join("curate.db");
+        let context = || format!("read `{}`", path.display());
+        let absolute = path.canonicalize().with_context(context)?;
+        let escaped: String =
+            absolute.as_os_str().as_encoded_bytes().iter().map(|byte| format!("%{byte:02x}")).collect();
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let connection =
+            Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags).with_context(context)?;
+        if version(&connection).with_context(context)? != MIGRATIONS.len() {
+            bail!("read `{}`: another version of `curate` wrote it, and it cannot be changed here", path.display());
+        }
+        Ok(Store { dir: dir.to_owned(), connection: Mutex::new(connection) })
     }
 
     fn connect(dir: &Path) -> Result<Store> {
         let path = dir.join("curate.db");
         let context = || {
             format!(
-                "open `{}` (if the file is damaged, restore it or move it away; it is never overwritten)",
+                "open `{}` (if the disk is not full and the file is damaged, restore it or move it away; it is never \
+                 overwritten)",
                 path.display()
             )
         };
+        if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == 0) && dir.join("manifest.json").exists() {
+            bail!("open `{}`: it is empty; restore it or move it away", path.display());
+        }
         let mut connection = Connection::open(&path).with_context(context)?;
         connection.busy_timeout(std::time::Duration::from_secs(60)).with_context(context)?;
         connection.pragma_update(None, "journal_mode", "wal").with_context(context)?;
@@ -193,22 +221,23 @@ impl Store {
     /// # Errors
     /// The database cannot be read.
     pub fn revive(&self, stage: &str, key: &Digest) -> Result<Option<Entry>> {
-        let connection = self.connection();
-        let entry = connection
-            .prepare_cached(&format!("{ENTRY} FROM records r WHERE stage = ?1 AND key = ?2"))?
-            .query_row(params![stage, key.as_str()], read_entry)
-            .optional()?
-            .transpose()?;
-        if let Some(entry) = &entry {
-            let head: Option<String> = connection
-                .prepare_cached("SELECT key FROM heads WHERE stage = ?1 AND subject = ?2")?
-                .query_row(params![stage, entry.subject], |row| row.get(0))
-                .optional()?;
-            if head.as_deref() != Some(key.as_str()) {
-                set_head(&connection, stage, &entry.subject, key.as_str())?;
+        self.reading(|connection| {
+            let entry = connection
+                .prepare_cached(&format!("{ENTRY} FROM records r WHERE stage = ?1 AND key = ?2"))?
+                .query_row(params![stage, key.as_str()], read_entry)
+                .optional()?
+                .transpose()?;
+            if let Some(entry) = &entry {
+                let head: Option<String> = connection
+                    .prepare_cached("SELECT key FROM heads WHERE stage = ?1 AND subject = ?2")?
+                    .query_row(params![stage, entry.subject], |row| row.get(0))
+                    .optional()?;
+                if head.as_deref() != Some(key.as_str()) {
+                    set_head(connection, stage, &entry.subject, key.as_str())?;
+                }
             }
-        }
-        Ok(entry)
+            Ok(entry)
+        })
     }
 
     /// Returns the current record of every subject of a stage, sorted by subject.
@@ -216,12 +245,13 @@ impl Store {
     /// # Errors
     /// The database cannot be read.
     pub fn entries(&self, stage: &str) -> Result<Vec<Entry>> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached(&format!(
-            "{ENTRY} FROM heads h JOIN records r USING (stage, key) WHERE h.stage = ?1 ORDER BY h.subject"
-        ))?;
-        let rows = statement.query_map([stage], read_entry)?.collect::<rusqlite::Result<Vec<_>>>()?;
-        rows.into_iter().collect()
+        self.reading(|connection| {
+            let mut statement = connection.prepare_cached(&format!(
+                "{ENTRY} FROM heads h JOIN records r USING (stage, key) WHERE h.stage = ?1 ORDER BY h.subject"
+            ))?;
+            let rows = statement.query_map([stage], read_entry)?.collect::<rusqlite::Result<Vec<_>>>()?;
+            rows.into_iter().collect()
+        })
     }
 
     /// Returns the current bodies of a stage, sorted by subject.
@@ -237,19 +267,20 @@ impl Store {
     /// # Errors
     /// As [`Store::all`].
     pub fn all_with_subject<T: DeserializeOwned>(&self, stage: &str) -> Result<Vec<(String, T)>> {
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached(
-            "SELECT h.subject, r.body FROM heads h JOIN records r USING (stage, key) WHERE h.stage = ?1 ORDER BY h.subject",
-        )?;
-        let mut rows = statement.query([stage])?;
-        let mut bodies = Vec::new();
-        while let Some(row) = rows.next()? {
-            let subject: String = row.get(0)?;
-            let body: Vec<u8> = row.get(1)?;
-            let body = decode(&body).with_context(|| format!("read record `{stage}` of `{subject}`"))?;
-            bodies.push((subject, body));
-        }
-        Ok(bodies)
+        self.reading(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT h.subject, r.body FROM heads h JOIN records r USING (stage, key) WHERE h.stage = ?1 ORDER BY h.subject",
+            )?;
+            let mut rows = statement.query([stage])?;
+            let mut bodies = Vec::new();
+            while let Some(row) = rows.next()? {
+                let subject: String = row.get(0)?;
+                let body: Vec<u8> = row.get(1)?;
+                let body = decode(&body).with_context(|| format!("read record `{stage}` of `{subject}`"))?;
+                bodies.push((subject, body));
+            }
+            Ok(bodies)
+        })
     }
 
     /// Returns the current body of one subject.
@@ -257,14 +288,31 @@ impl Store {
     /// # Errors
     /// As [`Store::all`].
     pub fn get<T: DeserializeOwned>(&self, stage: &str, subject: &str) -> Result<Option<T>> {
-        let body: Option<Vec<u8>> = self
-            .connection()
-            .prepare_cached(
+        let body: Option<Vec<u8>> = self.reading(|connection| {
+            let mut statement = connection.prepare_cached(
                 "SELECT r.body FROM heads h JOIN records r USING (stage, key) WHERE h.stage = ?1 AND h.subject = ?2",
-            )?
-            .query_row(params![stage, subject], |row| row.get(0))
-            .optional()?;
+            )?;
+            Ok(statement.query_row(params![stage, subject], |row| row.get(0)).optional()?)
+        })?;
         body.map(|body| decode(&body).with_context(|| format!("read record `{stage}` of `{subject}`"))).transpose()
+    }
+
+    /// Returns the keys of all current records, by stage and subject.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn heads(&self) -> Result<Vec<(String, String, String)>> {
+        self.reading(|connection| {
+            let mut statement =
+                connection.prepare_cached("SELECT stage, subject, key FROM heads ORDER BY stage, subject")?;
+            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
+        })
+    }
+
+    /// Runs queries; an error names the file.
+    fn reading<T>(&self, query: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        query(&self.connection()).with_context(|| format!("read `{}`", self.dir.join("curate.db").display()))
     }
 
     /// Drops the current records of subjects of a stage that are not among `keep`; the records themselves stay.
@@ -311,12 +359,30 @@ fn set_head(connection: &Connection, stage: &str, subject: &str, key: &str) -> r
     Ok(())
 }
 
+fn check_presence(dir: &Path) -> Result<()> {
+    let path = dir.join("curate.db");
+    match fs::metadata(&path) {
+        Ok(metadata) if metadata.is_file() => Ok(()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("open dataset `{}`", dir.display()))
+        }
+        Ok(_) | Err(_) => {
+            bail!("open dataset `{}`: there is no `curate.db` in it; make one with `curate mine`", dir.display())
+        }
+    }
+}
+
+fn version(connection: &Connection) -> Result<usize> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    Ok(version.try_into().unwrap_or(usize::MAX))
+}
+
 fn migrate(connection: &mut Connection) -> Result<()> {
+    if version(connection)? == MIGRATIONS.len() {
+        return Ok(());
+    }
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    let version: usize = transaction
-        .pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?
-        .try_into()
-        .unwrap_or(usize::MAX);
+    let version = version(&transaction)?;
     if version > MIGRATIONS.len() {
         bail!("read schema version {version}: a newer `curate` wrote this dataset; upgrade `curate`");
     }

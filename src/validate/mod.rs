@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result};
 
 use crate::{
     config,
-    git::Repo,
+    git::{ReadError, Repo},
     harness::Subject,
     lab::Lab,
     record::{
@@ -51,11 +51,25 @@ pub struct Context<'a> {
     pub settings: &'a config::Validate,
 }
 
-/// Runs the three states and judges them.
+/// Runs the three states and judges them; a tree that is not all there is a rejection.
 ///
 /// # Errors
 /// An interrupt, or a repository or sandbox that cannot be used at all.
 pub fn validate(context: Context) -> Result<Validation> {
+    let read = |error: &anyhow::Error| error.downcast_ref::<ReadError>().is_some();
+    match examine(context) {
+        Err(error) if read(&error) => Ok(Validation {
+            instance_id: context.candidate.instance_id.clone(),
+            verdict: Err(Failure::new(Phase::Validate, "missing_objects", Blame::Repo, format!("{error:#}"))),
+            runs: Vec::new(),
+            transitions: BTreeMap::new(),
+            quarantined: BTreeMap::new(),
+        }),
+        outcome => outcome,
+    }
+}
+
+fn examine(context: Context) -> Result<Validation> {
     let repo = Repo::open(context.repository)?;
     let bench = Bench {
         lab: context.lab,

@@ -13,6 +13,7 @@ const LAYERS: [&[&str]; 4] = [
         "cache",
         "console",
         "environments",
+        "files",
         "git",
         "harness",
         "history",

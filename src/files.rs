@@ -1,0 +1,114 @@
+//! Files that are there whole or not at all.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+
+/// A file under a temporary name beside its own, which the next try takes over if we die.
+#[derive(Debug)]
+pub struct Partial {
+    file: File,
+    partial: PathBuf,
+    target: PathBuf,
+    is_published: bool,
+}
+
+impl Partial {
+    /// Begins to write a file.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or somebody else is writing the same file.
+    pub fn create(target: &Path) -> Result<Partial> {
+        let name = target.file_name().with_context(|| format!("write `{}`: it names no file", target.display()))?;
+        let partial = target.with_file_name(format!(".{}.partial", name.to_string_lossy()));
+        let context = || format!("create `{}`", partial.display());
+        let file = File::options().write(true).create(true).truncate(false).open(&partial).with_context(context)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => bail!("write `{}`: another process is writing it", target.display()),
+            Err(TryLockError::Error(error)) => return Err(error).with_context(context),
+        }
+        file.set_len(0).with_context(context)?;
+        Ok(Partial { file, partial, target: target.to_owned(), is_published: false })
+    }
+
+    /// Flushes the file and gives it its name.
+    ///
+    /// # Errors
+    /// It cannot be flushed or named; the target is then as it was.
+    pub fn publish(mut self) -> Result<()> {
+        self.file.sync_all().with_context(|| format!("flush `{}`", self.target.display()))?;
+        fs::rename(&self.partial, &self.target).with_context(|| format!("name `{}`", self.target.display()))?;
+        self.is_published = true;
+        sync_dir(directory(&self.target))
+    }
+}
+
+impl Write for Partial {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.is_published {
+            // What cannot be removed now, the next try overwrites.
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
+}
+
+/// Writes a whole file.
+///
+/// # Errors
+/// As [`Partial`].
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = Partial::create(path)?;
+    file.write_all(bytes).with_context(|| format!("write `{}`", path.display()))?;
+    file.publish()
+}
+
+/// Returns the directory of a file; a bare name lies in the working directory.
+pub fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Flushes a directory's entries.
+///
+/// # Errors
+/// It cannot be opened or flushed.
+pub fn sync_dir(path: &Path) -> Result<()> {
+    let directory = File::open(path).with_context(|| format!("open `{}`", path.display()))?;
+    directory.sync_all().with_context(|| format!("flush `{}`", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_whole_or_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.json");
+        write(&path, b"one").unwrap();
+        fs::write(dir.path().join(".a.json.partial"), "left by a crash, and longer").unwrap();
+        let mut unfinished = Partial::create(&path).unwrap();
+        unfinished.write_all(b"tw").unwrap();
+        assert!(Partial::create(&path).is_err());
+        drop(unfinished);
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        write(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert!(write(dir.path(), b"a directory").is_err());
+    }
+}
