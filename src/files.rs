@@ -1,8 +1,9 @@
-//! Files that are there whole or not at all.
+//! Files that are there whole or not at all, and trees that go whole.
 
 use std::{
     fs::{self, File, TryLockError},
     io::Write,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -89,6 +90,30 @@ pub fn directory(path: &Path) -> &Path {
 pub fn sync_dir(path: &Path) -> Result<()> {
     let directory = File::open(path).with_context(|| format!("open `{}`", path.display()))?;
     directory.sync_all().with_context(|| format!("flush `{}`", path.display()))
+}
+
+/// Removes a directory with all it holds, also what was made unreadable.
+///
+/// # Errors
+/// Something cannot be removed.
+pub fn remove_tree(path: &Path) -> Result<()> {
+    let context = || format!("remove `{}`", path.display());
+    if fs::remove_dir_all(path).is_err() && path.symlink_metadata().is_ok() {
+        open_up(path);
+        fs::remove_dir_all(path).with_context(context)?;
+    }
+    Ok(())
+}
+
+/// Lets us into every directory below.
+fn open_up(path: &Path) {
+    // What stays closed makes the removal fail, with the reason.
+    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -55,6 +55,8 @@ pub enum Command {
     Why(Why),
     /// Say what this machine can do, and what mends each lack
     Doctor,
+    /// Say what the cache holds; with `gc`, remove what was not used for long
+    Cache(Cache),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -218,6 +220,31 @@ pub struct Why {
     pub subject: String,
     #[command(flatten)]
     pub dataset: Dataset,
+}
+
+#[derive(Args, Debug)]
+pub struct Cache {
+    #[command(subcommand)]
+    pub action: Option<CacheAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheAction {
+    /// Remove environments, trees, resolutions and mirrors, the longest unused first
+    Gc(Gc),
+}
+
+#[derive(Args, Debug)]
+pub struct Gc {
+    /// Everything that was not used for so many days
+    #[arg(long, value_name = "DAYS", required_unless_present = "max_gb")]
+    pub older_than: Option<u64>,
+    /// Until the whole cache is no larger than so many GB
+    #[arg(long, value_name = "GB")]
+    pub max_gb: Option<u64>,
+    /// Only say what would go
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

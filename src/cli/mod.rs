@@ -1,6 +1,7 @@
 //! Dispatch: from parsed flags to stages, and from results to exit codes.
 
 pub mod args;
+mod cache;
 mod dataset;
 mod doctor;
 pub mod exit;
@@ -73,6 +74,7 @@ fn dispatch(session: &Session, command: Command) -> Result<Exit> {
         Command::Status(flags) => output::status_command(session, &flags),
         Command::Why(flags) => why::command(session, &flags),
         Command::Doctor => doctor::command(session),
+        Command::Cache(flags) => cache::command(session, &flags),
     }
 }
 

@@ -152,6 +152,7 @@ fn run_text(run: &SuiteRun) -> String {
         Selection::Files(files) => files.join(" "),
         Selection::Tests(tests) if tests.len() == 1 => tests[0].clone(),
         Selection::Tests(tests) => format!("{} tests", tests.len()),
+        Selection::Alone(tests) => format!("{} tests, each alone", tests.len()),
     };
     let outcome = match &run.outcome {
         SuiteOutcome::NotRun(failure) => format!("not run, {failure}"),

@@ -107,7 +107,7 @@ pub fn plan(runner: Runner, plan: &Plan) -> Planned {
     let selection = match plan.selection {
         Selection::All => Chosen { kind: "all", items: &[] },
         Selection::Files(files) => Chosen { kind: "files", items: files },
-        Selection::Tests(tests) => Chosen { kind: "tests", items: tests },
+        Selection::Tests(tests) | Selection::Alone(tests) => Chosen { kind: "tests", items: tests },
     };
     let instructions = json!({
         "nonce": plan.nonce,
@@ -116,6 +116,7 @@ pub fn plan(runner: Runner, plan: &Plan) -> Planned {
         "runner": runner.name(),
         "selection": selection,
         "loose": plan.is_loose,
+        "alone": matches!(plan.selection, Selection::Alone(_)),
         "order_seed": plan.variation.order_seed,
         "hash_seed": plan.variation.hash_seed,
         "stubs": plan.with_stubs,

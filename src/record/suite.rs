@@ -110,6 +110,8 @@ pub enum Selection {
     Files(Vec<String>),
     /// Exact test ids.
     Tests(Vec<String>),
+    /// Exact test ids, each in a process in which no other test has run. What is imported to find them is imported once.
+    Alone(Vec<String>),
 }
 
 /// What is varied between repeats.

@@ -294,6 +294,7 @@ fn matrix_column(run: &SuiteRun) -> MatrixColumn {
         Selection::All => notes.push("whole suite".to_owned()),
         Selection::Files(files) => notes.push(format!("{} files", files.len())),
         Selection::Tests(tests) => notes.push(format!("{} tests", tests.len())),
+        Selection::Alone(tests) => notes.push(format!("{} tests, each alone", tests.len())),
     }
     notes.push(format!("hash seed {}", run.variation.hash_seed));
     if let Some(seed) = run.variation.order_seed {
@@ -335,7 +336,7 @@ fn asked_for(selection: &Selection, test: &str) -> bool {
             Some((file, _)) => files.iter().any(|selected| selected == file),
             None => true,
         },
-        Selection::Tests(tests) => tests.iter().any(|selected| selected == test),
+        Selection::Tests(tests) | Selection::Alone(tests) => tests.iter().any(|selected| selected == test),
     }
 }
 

@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 use rustix::fs::{CWD, FileType, Mode};
 
 use super::launch;
-use crate::record::patch::Edit;
+use crate::{files, record::patch::Edit};
 
 /// A private writable view of a template directory; removed with all it holds on drop.
 ///
@@ -112,7 +112,7 @@ impl Workspace {
 impl Drop for Workspace {
     fn drop(&mut self) {
         // What cannot be removed now goes with the scratch directory.
-        let _ = remove_tree(&self.root);
+        let _ = files::remove_tree(&self.root);
     }
 }
 
@@ -186,28 +186,4 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     }
     fs::set_permissions(to, fs::metadata(from)?.permissions())?;
     Ok(())
-}
-
-/// Removes a directory with all it holds, also what was made unreadable.
-///
-/// # Errors
-/// Something cannot be removed.
-pub fn remove_tree(path: &Path) -> Result<()> {
-    let context = || format!("remove `{}`", path.display());
-    if fs::remove_dir_all(path).is_err() && path.symlink_metadata().is_ok() {
-        open_up(path);
-        fs::remove_dir_all(path).with_context(context)?;
-    }
-    Ok(())
-}
-
-/// Lets us into every directory below.
-fn open_up(path: &Path) {
-    // What stays closed makes the removal fail, with the reason.
-    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
-        }
-    }
 }

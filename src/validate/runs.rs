@@ -66,7 +66,11 @@ impl Bench<'_> {
             if left.is_empty() {
                 break;
             }
-            let next = self.run_once(state, &Selection::Tests(left.clone()), variation, with_stubs)?;
+            let rest = match selection {
+                Selection::Alone(_) => Selection::Alone(left.clone()),
+                Selection::All | Selection::Files(_) | Selection::Tests(_) => Selection::Tests(left.clone()),
+            };
+            let next = self.run_once(state, &rest, variation, with_stubs)?;
             let Some(more) = next.report() else { break };
             let progressed = left.iter().any(|id| more.status(id).is_some_and(|status| status != Status::NotRun));
             report.tests.extend(more.tests.iter().map(|(id, result)| (id.clone(), result.clone())));

@@ -15,9 +15,6 @@ use crate::record::{
     task::{EvidenceLabel, QuarantineReason, Transition},
 };
 
-/// Fail-to-pass tests that are run alone one by one; the rest together in one process.
-const MAX_ALONE: usize = 40;
-
 /// The whole suite's reports.
 pub(super) struct Suite {
     pub(super) after: Vec<Report>,
@@ -173,26 +170,25 @@ impl Examination<'_> {
     /// Runs each fail-to-pass test of the fixed state alone; one that needs its neighbours is quarantined.
     pub(super) fn alone(&mut self, mut fail_to_pass: BTreeSet<String>) -> Result<BTreeSet<String>, Stop> {
         let ids: Vec<String> = fail_to_pass.iter().cloned().collect();
-        let (single, rest) = ids.split_at(ids.len().min(MAX_ALONE));
-        let groups = single.iter().map(|id| vec![id.clone()]).chain((!rest.is_empty()).then(|| rest.to_vec()));
-        for group in groups {
-            for id in self.not_passing(&group)? {
-                fail_to_pass.remove(&id);
-                // A test that passes alone after all does not miss its neighbours: it draws lots.
-                let reason = match self.not_passing(std::slice::from_ref(&id))?.is_empty() {
-                    true => QuarantineReason::Unstable,
-                    false => QuarantineReason::OrderDependent,
-                };
-                self.quarantined.insert(id, reason);
-            }
+        for id in self.not_passing(Selection::Alone(ids))? {
+            // A process of its own decides: the one it shared its imports with may be what it did not bear.
+            let mut fails = || Ok::<bool, Stop>(!self.not_passing(Selection::Tests(vec![id.clone()]))?.is_empty());
+            let reason = match (fails()?, fails()?) {
+                (false, false) => continue,
+                (true, true) => QuarantineReason::OrderDependent,
+                (true, false) | (false, true) => QuarantineReason::Unstable,
+            };
+            fail_to_pass.remove(&id);
+            self.quarantined.insert(id, reason);
         }
         if fail_to_pass.is_empty() { Err(self.all_quarantined()) } else { Ok(fail_to_pass) }
     }
 
-    fn not_passing(&mut self, ids: &[String]) -> Result<Vec<String>, Stop> {
-        let seen = self.bench.run(TreeState::After, &Selection::Tests(ids.to_vec()), self.plain(), false)?;
+    fn not_passing(&mut self, selection: Selection) -> Result<Vec<String>, Stop> {
+        let seen = self.bench.run(TreeState::After, &selection, self.plain(), false)?;
         let report = seen.map(|seen| seen.report).unwrap_or_default();
-        Ok(ids.iter().filter(|id| report.status(id) != Some(Status::Passed)).cloned().collect())
+        let (Selection::Tests(ids) | Selection::Alone(ids)) = selection else { return Ok(Vec::new()) };
+        Ok(ids.into_iter().filter(|id| report.status(id) != Some(Status::Passed)).collect())
     }
 
     /// Makes the last repeat of both states: on the repository's whole suite where that can be had, which also tells

@@ -253,6 +253,26 @@ fn every_kind_of_test_gets_its_own_status() {
 }
 
 #[test]
+fn tests_that_run_alone_see_nothing_of_one_another() {
+    use Status::{Crashed, Failed, Passed};
+    let Some(mut bench) = bench() else { return };
+    let text = "import os, unittest\nseen = []\nclass T(unittest.TestCase):\n    def test_1(self): seen.append(1)\n    \
+                def test_2(self): assert not seen; seen.append(2)\n    def test_3(self): os._exit(0)\n    \
+                def test_4(self): assert seen == []\n    def test_5(self): assert seen, 'nothing before me'\n";
+    let files = [write("tests/__init__.py", ""), write("tests/test_alone.py", text)];
+    for (runner, prefix) in [(Runner::Pytest, "tests/test_alone.py::T::"), (Runner::Unittest, "tests.test_alone.T.")] {
+        let ids: Vec<String> = (1..=5).map(|n| format!("{prefix}test_{n}")).collect();
+        bench.build.runner = runner;
+        let together = self::report(bench.run(&Bench::request(&files, Selection::Tests(ids.clone()))));
+        assert_eq!(together.status(&ids[1]), Some(Failed));
+        let alone = self::report(bench.run(&Bench::request(&files, Selection::Alone(ids.clone()))));
+        let statuses: Vec<Status> = ids.iter().map(|id| alone.status(id).unwrap()).collect();
+        assert_eq!(statuses, [Passed, Passed, Crashed, Passed, Failed], "{runner:?}");
+        assert!(alone.tests[&ids[4]].message.contains("nothing before me"));
+    }
+}
+
+#[test]
 fn a_process_that_dies_takes_only_the_rest_with_it() {
     let Some(bench) = bench() else { return };
     let three = |body: &str| {

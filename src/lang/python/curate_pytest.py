@@ -223,6 +223,15 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
 
         # One test
 
+        @first
+        def pytest_runtestloop(self, session):
+            if not plan["alone"]:
+                return None
+            for item in session.items:
+                run = item.config.hook.pytest_runtest_protocol
+                channel.in_child(recorder, watch, lambda: run(item=item, nextitem=None))
+            return True
+
         @outermost
         def pytest_runtest_protocol(self, item, nextitem):
             self.phases = {}

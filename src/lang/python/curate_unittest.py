@@ -240,7 +240,11 @@ def main():
     recorder.write_collected([test.id() for test in tests])
 
     reporter = Reporter(channel, recorder, watch, root, list(tests))
-    unittest.TestSuite(tests).run(reporter)
+    if plan["alone"]:
+        for test in tests:
+            channel.in_child(recorder, watch, lambda: unittest.TestSuite([test]).run(reporter))
+    else:
+        unittest.TestSuite(tests).run(reporter)
     recorder.write("finish", n_collected=len(tests), exitstatus=0)
 
 

@@ -14,7 +14,8 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Layer, make_whiteout, remove_tree};
+use super::{Layer, make_whiteout};
+use crate::files::remove_tree;
 use crate::record::patch::{Edit, FileContent};
 
 /// Writes contents, then removals. Links of the template are never followed: they are replaced.
