@@ -231,10 +231,14 @@ pub fn run(lab: &Lab, kind: &str, job: &Job) -> Result<Output> {
     environment.push(("GOCACHE".to_owned(), "/tmp/go-build".to_owned()));
     if job.network {
         let (shared, _) = shared_modules(lab)?;
+        environment.extend(passed_on(&mut mounts));
+        // Asked first for exact versions only: it knows no release that was not downloaded once.
         if job.mounts.iter().all(|mount| mount.inside != shared.inside) {
             mounts.push(Mount { writable: false, ..shared });
+            for (_, value) in environment.iter_mut().filter(|(name, _)| name == "GOPROXY") {
+                *value = format!("file://{DOWNLOADS_INSIDE}/cache/download,{value}");
+            }
         }
-        environment.extend(passed_on(&mut mounts));
     }
     mounts.extend(uv::mount_of(job.toolchain));
     mounts.extend(job.mounts.iter().cloned());
@@ -263,7 +267,7 @@ fn passed_on(mounts: &mut Vec<Mount>) -> Vec<(String, String)> {
             mounts.push(Mount { host: directory.clone(), inside: directory, writable: false });
         }
     }
-    passed.push(("GOPROXY".to_owned(), format!("file://{DOWNLOADS_INSIDE}/cache/download,{proxy}")));
+    passed.push(("GOPROXY".to_owned(), proxy));
     for (name, inside) in [("SSL_CERT_FILE", "file.pem"), ("SSL_CERT_DIR", "dir")] {
         if let Some(host) = set(name).map(PathBuf::from).and_then(|path| path.canonicalize().ok()) {
             let inside = format!("{CERTIFICATES_INSIDE}/{inside}");
@@ -317,10 +321,14 @@ mod tests {
         let lock = "go.mod a.example/x v1.0.0 h1:m=\nmodule a.example/x v1.0.0 h1:z=\npackage a.example/x/sub\n\
                     module c.example/z v1.1.0 h1:c=\nreplace b.example/y v1.0.0 c.example/z v1.1.0\n";
         let [(_, main), (_, sums), (_, modules), (_, graph), (_, packages)] = files(lock);
-        let wanted = "require a.example/x v1.0.0\nrequire b.example/y v1.0.0\nreplace b.example/y => c.example/z v1.1.0\n";
+        let wanted =
+            "require a.example/x v1.0.0\nrequire b.example/y v1.0.0\nreplace b.example/y => c.example/z v1.1.0\n";
         assert!(main.ends_with(wanted), "{main}");
         assert_eq!(sums, "a.example/x v1.0.0/go.mod h1:m=\na.example/x v1.0.0 h1:z=\nc.example/z v1.1.0 h1:c=\n");
-        assert_eq!((modules.as_str(), graph.as_str()), ("a.example/x@v1.0.0\nc.example/z@v1.1.0\n", "a.example/x@v1.0.0\n"));
+        assert_eq!(
+            (modules.as_str(), graph.as_str()),
+            ("a.example/x@v1.0.0\nc.example/z@v1.1.0\n", "a.example/x@v1.0.0\n")
+        );
         assert!(packages.ends_with("\na.example/x/sub"));
     }
 

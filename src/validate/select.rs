@@ -67,7 +67,8 @@ fn go_test_files(tree: &Tree, candidate: &Candidate) -> Vec<String> {
         if files.is_empty() {
             files = files_of("");
         }
-        let names = |file: &&&str| (tree.read)(file).is_some_and(|text| contains_word(&text, file_name(&path).as_bytes()));
+        let names =
+            |file: &&&str| (tree.read)(file).is_some_and(|text| contains_word(&text, file_name(&path).as_bytes()));
         let naming: Vec<&str> = files.iter().filter(names).copied().collect();
         selected.extend(if naming.is_empty() { files } else { naming }.into_iter().map(str::to_owned));
     }

@@ -97,7 +97,8 @@ impl Attempt<'_> {
 
     /// Returns the last day whose releases count where `go.mod` does not say.
     fn cutoff(&self) -> String {
-        Timestamp::from_second(self.candidate.base_time).map_or_else(|_| String::new(), |time| time.to_string()[..10].to_owned())
+        Timestamp::from_second(self.candidate.base_time)
+            .map_or_else(|_| String::new(), |time| time.to_string()[..10].to_owned())
     }
 
     /// Returns the modules whose packages the change touches, as directories relative to the tree, the root being "".
@@ -156,16 +157,20 @@ impl Attempt<'_> {
         let changed = self.candidate.changes.iter().filter(|change| change.new.is_some());
         let paths = changed.map(|change| change.path.escaped()).filter(|path| path.ends_with(".go"));
         let directories = paths.map(|path| path.rsplit_once('/').map_or("", |(directory, _)| directory).to_owned());
-        directories.filter_map(|directory| lock::below(&directory, module)).filter(|path| lock::is_listed(path)).collect()
+        directories
+            .filter_map(|directory| lock::below(&directory, module))
+            .filter(|path| lock::is_listed(path))
+            .collect()
     }
 
     /// Returns the import path of a repository that does not name it.
     fn import_path(&self) -> String {
         let source = self.candidate.repo_source.trim_end_matches('/').trim_end_matches(".git");
         let url = source.split_once("://").map(|(_, rest)| rest).filter(|rest| !rest.starts_with('/'));
-        url.map_or_else(|| format!("github.com/{}", self.candidate.repo), |rest| {
-            rest.rsplit_once('@').map_or(rest, |(_, rest)| rest).to_owned()
-        })
+        url.map_or_else(
+            || format!("github.com/{}", self.candidate.repo),
+            |rest| rest.rsplit_once('@').map_or(rest, |(_, rest)| rest).to_owned(),
+        )
     }
 
     /// Gives a failure the name of its cause where the commit asks for a newer Go than there is.
@@ -194,12 +199,14 @@ impl Attempt<'_> {
             let manifest = self.read(&self.candidate.fix_commit, module, "go.mod")?.unwrap_or_default();
             let Some(wanted) = self.newer(&manifest) else { continue };
             let tree = self.repo.tree(&self.candidate.fix_commit)?;
-            let template = self.lab.cache.publish("trees", &tree, |dir| {
-                self.repo.write_template(&self.candidate.fix_commit, dir)
-            })?;
+            let template = self
+                .lab
+                .cache
+                .publish("trees", &tree, |dir| self.repo.write_template(&self.candidate.fix_commit, dir))?;
             let scratch = self.lab.cache.scratch()?;
             let workspace = Workspace::create(&template, scratch.path(), &[])?;
-            let compiled = resolve::compile(self.lab, environment, &workspace, module, &self.packages(module), self.wall);
+            let compiled =
+                resolve::compile(self.lab, environment, &workspace, module, &self.packages(module), self.wall);
             if let Err(error) = compiled {
                 return Err(match error.downcast::<Failure>() {
                     Ok(failure) if !failure.is_transient() => anyhow!(self.too_old(&wanted, &failure.detail)),
@@ -217,7 +224,10 @@ impl Attempt<'_> {
             None => None,
         };
         let wanted = manifest.as_deref().and_then(lock::go_version);
-        Ok(wanted.map_or_else(|| "installed; no go.mod says".to_owned(), |wanted| format!("installed; go.mod says {wanted}")))
+        Ok(wanted.map_or_else(
+            || "installed; no go.mod says".to_owned(),
+            |wanted| format!("installed; go.mod says {wanted}"),
+        ))
     }
 }
 

@@ -182,7 +182,8 @@ fn dated(order: &Order, path: &str) -> Result<Option<String>> {
     fs::write(&manifest, "module curate.invalid/dates\n").with_context(|| format!("write `{}`", manifest.display()))?;
     let output = run(order, Some(out.path()), &[VERSIONS, path])?;
     let versions = documents::<Module>(&output)?.into_iter().next().and_then(|module| module.versions);
-    let releases: Vec<String> = versions.unwrap_or_default().into_iter().filter(|version| !version.contains('-')).collect();
+    let releases: Vec<String> =
+        versions.unwrap_or_default().into_iter().filter(|version| !version.contains('-')).collect();
     let newest = releases.iter().rev().take(MAX_RELEASES).map(|version| format!("{path}@{version}"));
     let script = String::from(r#"cd /opt/out && exec go list -m -json "$@""#);
     let arguments: Vec<String> = [script, String::from("go")].into_iter().chain(newest).collect();

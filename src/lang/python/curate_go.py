@@ -51,7 +51,7 @@ PR_SET_CHILD_SUBREAPER = 36
 # What `go list ./...` leaves out.
 IGNORED_DIRECTORIES = ("testdata", "vendor")
 
-STATE = re.compile(r"^=== (RUN|PAUSE|CONT|NAME)\s+(\S+)$")
+STATE = re.compile(r"=== (RUN|PAUSE|CONT|NAME)\s+(\S+)$")
 VERDICT = re.compile(r"--- (PASS|FAIL|SKIP): (\S+) \(\d+\.\d+s\)$")
 LOG_POSITION = re.compile(r"^\s+([^\s:/]+\.go):(\d+): ")
 STACK_POSITION = re.compile(r"^\t(/\S+\.go):(\d+)(?: .*)?$")
@@ -242,7 +242,9 @@ class Suite(object):
         for place, directories in sorted(by_module.items()):
             for package in self.packages(Module(place, self.scratch), directories):
                 tests = self.wanted(package, package.all_tests(chosen[package.directory]))
-                if tests and self.compile(package, chosen[package.directory]):
+                # A file whose tests cannot be told may be one that does not compile.
+                is_needed = tests or self.selection["kind"] != "tests"
+                if is_needed and self.compile(package, chosen[package.directory]):
                     jobs.extend((package, test, subtest) for test, subtest in tests)
         if self.seed is not None:
             jobs = channel.shuffled(jobs, lambda job: [job[0].path], self.seed)
@@ -385,7 +387,7 @@ class Process(object):
     def __init__(self, suite, package, name):
         self.suite, self.package, self.name = suite, package, name
         self.events, self.lines, self.order = {}, {}, []
-        self.current = name
+        self.current, self.top = name, name.partition("/")[0]
         self.errors = b""
         self.timed_out = False
         self.log = os.path.join(tempfile.mkdtemp(dir=suite.scratch), "log")
@@ -473,19 +475,19 @@ class Process(object):
                 return self.keep(line)
             if before.strip():
                 self.keep(before)
-        match = STATE.match(framed)
-        if match is not None:
-            self.note(match.group(2), match.group(1))
-            self.current = match.group(2)
-            return None
+        match = STATE.search(framed)
+        if match is not None and (match.group(2) + "/").startswith(self.top + "/"):
+            return self.take_event(framed, match)
         match = VERDICT.search(framed)
         if match is not None and (match.group(2) in self.events or match.group(2) == self.name):
-            if framed[: match.start()].strip():
-                self.keep(framed[: match.start()])
-            self.note(match.group(2), match.group(1))
-            self.current = match.group(2)
-            return None
+            return self.take_event(framed, match)
         return self.keep(line)
+
+    def take_event(self, line, match):
+        if line[: match.start()].strip():
+            self.keep(line[: match.start()])
+        self.note(match.group(2), match.group(1))
+        self.current = match.group(2)
 
     def note(self, name, event):
         if name not in self.events:
