@@ -9,6 +9,11 @@ use crate::record::environment::{Build, Toolchain};
 
 pub const NAME: &str = "curate_go.py";
 pub const SCRIPT: &str = include_str!("python/curate_go.py");
+/// Modules of the script.
+pub const PROCESS_NAME: &str = "curate_go_process.py";
+pub const PROCESS_SCRIPT: &str = include_str!("python/curate_go_process.py");
+pub const SOURCE_NAME: &str = "curate_go_source.py";
+pub const SOURCE_SCRIPT: &str = include_str!("python/curate_go_source.py");
 /// The module cache, read-only in every sandbox that runs tests. Compiled packages hold this path.
 pub const MODULES: &str = "/opt/env/mod";
 /// Name of the environment's directory with the compiled packages.

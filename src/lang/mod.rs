@@ -28,11 +28,13 @@ pub const RUNNERS: &str = "/opt/curate";
 pub const RESULTS: &str = "/results";
 
 /// The scripts to show at [`RUNNERS`], by name; the same for every runner.
-pub const SCRIPTS: [(&str, &str); 4] = [
+pub const SCRIPTS: [(&str, &str); 6] = [
     ("curate_channel.py", include_str!("python/curate_channel.py")),
     (pytest::NAME, pytest::SCRIPT),
     (unittest::NAME, unittest::SCRIPT),
     (go::NAME, go::SCRIPT),
+    (go::PROCESS_NAME, go::PROCESS_SCRIPT),
+    (go::SOURCE_NAME, go::SOURCE_SCRIPT),
 ];
 
 /// Runs the scripts for all languages but Python, which has its own interpreter in the environment.

@@ -1,6 +1,11 @@
 //! What a resolution found, and the lock that it makes. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
+
+use regex::Regex;
 
 /// What the packages of a module and their tests need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,16 +64,56 @@ pub fn is_listed(directory: &str) -> bool {
     !directory.split('/').any(is_left_out)
 }
 
+/// Returns the path under which the code of a tree imports itself, from its `(path, text)` pairs.
+///
+/// An import comment says it; else each import whose end is a directory of the tree with Go files speaks for what stands
+/// before that, and each external test's import of its own package for that package's.
+pub fn import_path(files: &[(String, String)]) -> Option<String> {
+    static COMMENT: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r#"(?m)^package \w+ // import "([^"\s]+)""#).expect("a valid expression"));
+    static IMPORT: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r#"(?m)^(?:import)?\s+(?:[\w.]+ )?"([\w-]+\.[\w./~-]+)""#).expect("a valid expression")
+    });
+    static EXTERNAL: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(?m)^package (\w+)_test\b").expect("a valid expression"));
+    let parent = |path: &str| path.rsplit_once('/').map_or("", |(parent, _)| parent).to_owned();
+    let directories: BTreeSet<String> = files.iter().map(|(path, _)| parent(path)).collect();
+    let mut votes: BTreeMap<String, usize> = BTreeMap::new();
+    for (path, text) in files {
+        let directory = parent(path);
+        let root = |import: &str| {
+            let root = if directory.is_empty() { Some(import) } else { import.strip_suffix(&directory) };
+            root.map(|root| root.trim_end_matches('/').to_owned()).filter(|root| !root.is_empty())
+        };
+        if let Some(root) = COMMENT.captures(text).and_then(|found| root(&found[1])) {
+            return Some(root);
+        }
+        let own = EXTERNAL.captures(text).map(|found| found[1].to_owned());
+        for import in IMPORT.captures_iter(text).map(|found| found[1].to_owned()) {
+            let at = import.match_indices('/').map(|(at, _)| at);
+            for at in at.filter(|at| directories.contains(&import[at + 1..])) {
+                *votes.entry(import[..at].to_owned()).or_default() += 1;
+            }
+            if own.as_deref().is_some_and(|own| import.rsplit('/').next() == Some(own))
+                && let Some(root) = root(&import)
+            {
+                *votes.entry(root).or_default() += 1;
+            }
+        }
+    }
+    votes.into_iter().max_by_key(|(root, n)| (*n, std::cmp::Reverse(root.len()))).map(|(root, _)| root)
+}
+
 /// Returns the Go version that a `go.mod` asks for.
 pub fn go_version(manifest: &str) -> Option<String> {
-    let versions = manifest.lines().filter_map(|line| {
+    let mut versions = manifest.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         match (words.next()?, words.next()?) {
             ("go", version) => Some(version.to_owned()),
             _ => None,
         }
     });
-    versions.last()
+    versions.next_back()
 }
 
 /// Returns the modules that a `go.mod` requires, with their versions.
@@ -111,6 +156,20 @@ mod tests {
         assert_eq!(below("a/bc", "a/b"), None);
         assert_eq!(below("a", "").as_deref(), Some("a"));
         assert!(is_listed("a/b") && is_listed("") && !is_listed("a/testdata/b") && !is_listed("_examples"));
+    }
+
+    #[test]
+    fn a_tree_says_how_it_is_imported() {
+        let path = |files: &[(&str, &str)]| {
+            let files: Vec<_> = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+            import_path(&files)
+        };
+        assert_eq!(path(&[("a/a.go", "package a // import \"x.example/y/a\"\n")]).as_deref(), Some("x.example/y"));
+        let main = "package main\n\nimport (\n\t\"fmt\"\n\tb \"x.example/y/sub\"\n\t\"z.example/other\"\n)\n";
+        assert_eq!(path(&[("main.go", main), ("sub/s.go", "package sub\n")]).as_deref(), Some("x.example/y"));
+        let test = "package y_test\n\nimport \"x.example/y\"\n";
+        assert_eq!(path(&[("y.go", "package y\n"), ("y_test.go", test)]).as_deref(), Some("x.example/y"));
+        assert_eq!(path(&[("y.go", "package y\n\nimport \"fmt\"\n")]), None);
     }
 
     #[test]

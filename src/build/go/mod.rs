@@ -69,9 +69,11 @@ impl Attempt<'_> {
         let modules = self.modules(fix_commit)?;
         for module in &modules {
             let fixed = self.resolve(fix_commit, module, &mut recipe)?;
-            if self.read(fix_commit, module, "go.mod")?.is_none() {
+            let has_manifest = |commit: &str| Ok::<_, anyhow::Error>(self.read(commit, module, "go.mod")?.is_some());
+            if !has_manifest(fix_commit)? || !has_manifest(base_commit)? {
+                // A state with one of its own keeps it.
                 generated.extend(fixed.files(module));
-            } else if self.differs(module)? && self.read(base_commit, module, "go.mod")?.is_some() {
+            } else if self.differs(module)? {
                 // What only the buggy state needs must not decide whether there is an environment.
                 match self.resolve(base_commit, module, &mut recipe) {
                     Ok(base) => resolution.add_modules(base),
@@ -143,8 +145,8 @@ impl Attempt<'_> {
             module,
             sums: self.read(commit, module, "go.sum")?.unwrap_or_default(),
             vendored: self.read(commit, module, "vendor/modules.txt")?.is_some() && manifest.is_some(),
+            import_path: if manifest.is_none() { self.import_path(commit)? } else { String::new() },
             manifest,
-            import_path: self.import_path(),
             packages: self.packages(module),
             base_time: self.candidate.base_time,
             wall: self.wall,
@@ -163,14 +165,23 @@ impl Attempt<'_> {
             .collect()
     }
 
-    /// Returns the import path of a repository that does not name it.
-    fn import_path(&self) -> String {
+    /// Returns the import path of a repository without a `go.mod`: as its code names it, else by where it is from.
+    fn import_path(&self, commit: &str) -> Result<String> {
+        let mut files = Vec::new();
+        for (path, _) in self.repo.files(commit)? {
+            let path = path.escaped();
+            if path.ends_with(".go") && lock::is_listed(&path) {
+                let bytes = self.repo.read(commit, path.as_bytes())?.unwrap_or_default();
+                files.push((path, String::from_utf8_lossy(&bytes).into_owned()));
+            }
+        }
         let source = self.candidate.repo_source.trim_end_matches('/').trim_end_matches(".git");
         let url = source.split_once("://").map(|(_, rest)| rest).filter(|rest| !rest.starts_with('/'));
-        url.map_or_else(
+        let origin = url.map_or_else(
             || format!("github.com/{}", self.candidate.repo),
             |rest| rest.rsplit_once('@').map_or(rest, |(_, rest)| rest).to_owned(),
-        )
+        );
+        Ok(lock::import_path(&files).unwrap_or(origin))
     }
 
     /// Gives a failure the name of its cause where the commit asks for a newer Go than there is.

@@ -219,7 +219,7 @@ fn check_packages(order: &Order, loaded: &Loaded) -> Result<()> {
                 let path = name(path);
                 touched.contains(&path) || touched.contains(path.trim_end_matches("_test").trim_end_matches(".test"))
             };
-            if is_touched(&listed.import_path) || stack.into_iter().any(|path| is_touched(path)) {
+            if is_touched(&listed.import_path) || stack.into_iter().any(is_touched) {
                 errors.insert(trouble.err.clone());
             }
         }
