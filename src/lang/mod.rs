@@ -4,7 +4,7 @@
 //! sealed records to a file of its own ([`channel`]). What a test run means for a task, this module does not know.
 
 pub mod channel;
-mod go;
+pub mod go;
 mod javascript;
 pub mod paths;
 mod pytest;
@@ -29,10 +29,13 @@ pub const RUNNERS: &str = "/opt/curate";
 pub const RESULTS: &str = "/results";
 
 /// The scripts to show at [`RUNNERS`], by name; the same for every runner.
-pub const SCRIPTS: [(&str, &str); 3] = [
+pub const SCRIPTS: [(&str, &str); 6] = [
     ("curate_channel.py", include_str!("python/curate_channel.py")),
     (pytest::NAME, pytest::SCRIPT),
     (unittest::NAME, unittest::SCRIPT),
+    (go::NAME, go::SCRIPT),
+    (go::PROCESS_NAME, go::PROCESS_SCRIPT),
+    (go::SOURCE_NAME, go::SOURCE_SCRIPT),
 ];
 
 /// Runs the scripts for all languages but Python, which has its own interpreter in the environment.
@@ -56,7 +59,7 @@ pub fn layout(build: &Build) -> Layout {
         Language::Python => python::layout(build),
         Language::Javascript => javascript::layout(),
         Language::Rust => rust::layout(),
-        Language::Go => go::layout(),
+        Language::Go => go::layout(build),
     }
 }
 
@@ -184,7 +187,7 @@ mod tests {
 
     #[test]
     fn every_planned_script_is_shown() {
-        for name in [pytest::NAME, unittest::NAME] {
+        for name in [pytest::NAME, unittest::NAME, go::NAME] {
             assert!(SCRIPTS.iter().any(|(shown, text)| *shown == name && text.contains("import curate_channel")));
         }
     }

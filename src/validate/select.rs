@@ -17,6 +17,9 @@ pub struct Tree<'a> {
 /// A changed test module stands for itself; a changed support file (fixture, data, helper, `conftest.py`) stands for
 /// the test modules that name it, else for those below its directory.
 pub fn test_files(tree: &Tree, candidate: &Candidate, runner: Runner) -> Vec<String> {
+    if runner == Runner::Go {
+        return go_test_files(tree, candidate);
+    }
     let patterns = module_patterns(tree, runner);
     let modules: Vec<&str> = tree.paths.iter().map(String::as_str).filter(|path| is_module(path, &patterns)).collect();
     let mut selected = BTreeSet::new();
@@ -27,6 +30,44 @@ pub fn test_files(tree: &Tree, candidate: &Candidate, runner: Runner) -> Vec<Str
         } else {
             selected.extend(users_of(tree, &modules, &path).into_iter().map(str::to_owned));
         }
+    }
+    selected.into_iter().collect()
+}
+
+/// Returns the same for Go: a `_test.go` file without tests, or a support file, stands for those of its package's test
+/// files that name it, else for all of them; the package of a file in `testdata` is the nearest one above.
+fn go_test_files(tree: &Tree, candidate: &Candidate) -> Vec<String> {
+    let is_test = |path: &str| path.ends_with("_test.go");
+    let has_tests = |path: &str| {
+        let text = (tree.read)(path).unwrap_or_default();
+        let starts = [&b"func Test"[..], b"func Fuzz", b"func Example"];
+        text.split(|byte| *byte == b'\n')
+            .any(|line| !line.starts_with(b"func TestMain(") && starts.iter().any(|start| line.starts_with(start)))
+    };
+    let files_of = |directory: &str| -> Vec<&str> {
+        let is_in = |path: &&str| path.rsplit_once('/').map_or("", |(parent, _)| parent) == directory;
+        tree.paths.iter().map(String::as_str).filter(|path| is_test(path)).filter(is_in).collect()
+    };
+    let mut selected = BTreeSet::new();
+    for change in candidate.changes_of(Role::Test).filter(|change| change.new.is_some()) {
+        let path = change.path.escaped();
+        if is_test(&path) && has_tests(&path) {
+            selected.insert(path);
+            continue;
+        }
+        let mut directory = path.as_str();
+        let mut files = Vec::new();
+        while let (true, Some((parent, _))) = (files.is_empty(), directory.rsplit_once('/')) {
+            directory = parent;
+            files = files_of(directory);
+        }
+        if files.is_empty() {
+            files = files_of("");
+        }
+        let names =
+            |file: &&&str| (tree.read)(file).is_some_and(|text| contains_word(&text, file_name(&path).as_bytes()));
+        let naming: Vec<&str> = files.iter().filter(names).copied().collect();
+        selected.extend(if naming.is_empty() { files } else { naming }.into_iter().map(str::to_owned));
     }
     selected.into_iter().collect()
 }
@@ -125,6 +166,10 @@ mod tests {
     };
 
     fn select(files: &[(&str, &str)], changed: &[&str]) -> Vec<String> {
+        select_for(Runner::Pytest, files, changed)
+    }
+
+    fn select_for(runner: Runner, files: &[(&str, &str)], changed: &[&str]) -> Vec<String> {
         let files: BTreeMap<String, String> = files.iter().map(|(p, t)| ((*p).to_owned(), (*t).to_owned())).collect();
         let paths: Vec<String> = files.keys().cloned().collect();
         let read = |path: &str| files.get(path).map(|text| text.clone().into_bytes());
@@ -156,7 +201,27 @@ mod tests {
             tier: 1,
             mentions_fix: false,
         };
-        test_files(&Tree { paths: &paths, read: &read }, &candidate, Runner::Pytest)
+        test_files(&Tree { paths: &paths, read: &read }, &candidate, runner)
+    }
+
+    #[test]
+    fn a_support_file_of_go_stands_for_its_package() {
+        let files = [
+            ("a/x_test.go", "func TestX(t *testing.T) {}\n"),
+            ("a/y_test.go", "func TestY(t *testing.T) { read(\"golden.txt\") }\n"),
+            ("a/main_test.go", "func TestMain(m *testing.M) {}\n"),
+            ("a/testdata/deep/golden.txt", ""),
+            ("a/testdata/deep/other.txt", ""),
+            ("root_test.go", "func ExampleX() {}\n"),
+            ("fixtures/f.json", ""),
+        ];
+        let all = ["a/main_test.go", "a/x_test.go", "a/y_test.go"];
+        let select = |changed: &str| select_for(Runner::Go, &files, &[changed]);
+        assert_eq!(select("a/x_test.go"), ["a/x_test.go"]);
+        assert_eq!(select("a/main_test.go"), all);
+        assert_eq!(select("a/testdata/deep/golden.txt"), ["a/y_test.go"]);
+        assert_eq!(select("a/testdata/deep/other.txt"), all);
+        assert_eq!(select("fixtures/f.json"), ["root_test.go"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod bench;
 mod build;
 mod contract_sandbox;
 mod export;
+mod go;
 mod grade;
 mod harness;
 mod layers;
