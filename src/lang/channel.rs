@@ -111,6 +111,8 @@ enum Outcome {
     Xfailed,
     Xpassed,
     TimedOut,
+    /// Its process died, where each test has one.
+    Crashed,
 }
 
 /// One test while its records are read.
@@ -250,6 +252,7 @@ fn status_of(when: When, outcome: Outcome) -> Status {
         (Outcome::Xfailed, _) => Status::Xfailed,
         (Outcome::Xpassed, _) => Status::Xpassed,
         (Outcome::TimedOut, _) => Status::TimedOut,
+        (Outcome::Crashed, _) => Status::Crashed,
     }
 }
 

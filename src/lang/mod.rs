@@ -8,7 +8,7 @@ mod go;
 mod javascript;
 mod pytest;
 mod python;
-mod rust;
+pub mod rust;
 mod unittest;
 
 use serde::Serialize;
@@ -28,10 +28,11 @@ pub const RUNNERS: &str = "/opt/curate";
 pub const RESULTS: &str = "/results";
 
 /// The scripts to show at [`RUNNERS`], by name; the same for every runner.
-pub const SCRIPTS: [(&str, &str); 3] = [
+pub const SCRIPTS: [(&str, &str); 4] = [
     ("curate_channel.py", include_str!("python/curate_channel.py")),
     (pytest::NAME, pytest::SCRIPT),
     (unittest::NAME, unittest::SCRIPT),
+    (rust::NAME, rust::SCRIPT),
 ];
 
 /// Runs the scripts for all languages but Python, which has its own interpreter in the environment.
@@ -54,7 +55,7 @@ pub fn layout(build: &Build) -> Layout {
     match build.runner.language() {
         Language::Python => python::layout(build),
         Language::Javascript => javascript::layout(),
-        Language::Rust => rust::layout(),
+        Language::Rust => rust::layout(build),
         Language::Go => go::layout(),
     }
 }
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn every_planned_script_is_shown() {
-        for name in [pytest::NAME, unittest::NAME] {
+        for name in [pytest::NAME, unittest::NAME, rust::NAME] {
             assert!(SCRIPTS.iter().any(|(shown, text)| *shown == name && text.contains("import curate_channel")));
         }
     }

@@ -26,7 +26,7 @@ use crate::{
     lab::Lab,
     record::{
         candidate::{Candidate, FileChange, Role},
-        environment::Build,
+        environment::{Build, Language},
         failure::{Blame, Failure, Phase},
         patch::{Edit, FileContent},
         suite::{CollectionError, Report, Selection, Status, TestResult, TreeState, Variation},
@@ -308,7 +308,9 @@ impl Examination<'_> {
                 )),
             };
         }
-        if self.context.settings.repeats > 0 {
+        // Only Python has hash seeds to set.
+        let is_seeded = self.context.build.runner.language() == Language::Python;
+        if self.context.settings.repeats > 0 && is_seeded {
             for seed in MORE_SEEDS {
                 let variation = Variation { hash_seed: seed, ..Variation::PLAIN };
                 let again = self.run_before(selection, variation, Some(false))?;

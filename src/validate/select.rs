@@ -20,6 +20,9 @@ pub struct Tree<'a> {
 /// A changed test module stands for itself; a changed support file (fixture, data, helper, `conftest.py`) stands for
 /// the test modules that name it, else for those below its directory.
 pub fn test_files(tree: &Tree, candidate: &Candidate, runner: Runner) -> Vec<String> {
+    if runner == Runner::Cargo {
+        return rust_files(tree, candidate);
+    }
     let patterns = module_patterns(tree, runner);
     let modules: Vec<&str> = tree.paths.iter().map(String::as_str).filter(|path| is_module(path, &patterns)).collect();
     let mut selected = BTreeSet::new();
@@ -29,6 +32,28 @@ pub fn test_files(tree: &Tree, candidate: &Candidate, runner: Runner) -> Vec<Str
             selected.insert(path);
         } else {
             selected.extend(users_of(tree, &modules, &path).into_iter().map(str::to_owned));
+        }
+    }
+    selected.into_iter().collect()
+}
+
+/// Returns the changed test files of a Rust tree.
+///
+/// Rust files stand for themselves: which targets they are compiled into, Cargo's metadata tell. A data file stands for
+/// the files of tests and programs that name it, else for itself, which means all tests of its package.
+fn rust_files(tree: &Tree, candidate: &Candidate) -> Vec<String> {
+    let is_rust = |path: &str| path.ends_with(".rs");
+    let modules: Vec<&str> = tree.paths.iter().map(String::as_str).filter(|path| is_rust(path)).collect();
+    let mut selected = BTreeSet::new();
+    for change in candidate.changes_of(Role::Test).filter(|change| change.new.is_some()) {
+        let path = change.path.escaped();
+        let name = file_name(&path).as_bytes();
+        let users =
+            |module: &&&str| !is_rust(&path) && (tree.read)(module).is_some_and(|text| contains_word(&text, name));
+        let naming: Vec<&str> = modules.iter().filter(users).copied().collect();
+        match naming.is_empty() {
+            true => drop(selected.insert(path)),
+            false => selected.extend(naming.into_iter().map(str::to_owned)),
         }
     }
     selected.into_iter().collect()
@@ -128,6 +153,10 @@ mod tests {
     };
 
     fn select(files: &[(&str, &str)], changed: &[&str]) -> Vec<String> {
+        select_for(Runner::Pytest, files, changed)
+    }
+
+    fn select_for(runner: Runner, files: &[(&str, &str)], changed: &[&str]) -> Vec<String> {
         let files: BTreeMap<String, String> = files.iter().map(|(p, t)| ((*p).to_owned(), (*t).to_owned())).collect();
         let paths: Vec<String> = files.keys().cloned().collect();
         let read = |path: &str| files.get(path).map(|text| text.clone().into_bytes());
@@ -158,7 +187,21 @@ mod tests {
             tier: 1,
             mentions_fix: false,
         };
-        test_files(&Tree { paths: &paths, read: &read }, &candidate, Runner::Pytest)
+        test_files(&Tree { paths: &paths, read: &read }, &candidate, runner)
+    }
+
+    #[test]
+    fn rust_files_stand_for_themselves_and_data_for_those_that_name_it() {
+        let files = [
+            ("tests/a.rs", "include_str!(\"data/cases.txt\")"),
+            ("tests/common/mod.rs", ""),
+            ("tests/data/cases.txt", ""),
+            ("tests/data/lonely.txt", ""),
+        ];
+        let select = |changed: &[&str]| select_for(Runner::Cargo, &files, changed);
+        assert_eq!(select(&["tests/common/mod.rs", "tests/a.rs"]), ["tests/a.rs", "tests/common/mod.rs"]);
+        assert_eq!(select(&["tests/data/cases.txt"]), ["tests/a.rs"]);
+        assert_eq!(select(&["tests/data/lonely.txt"]), ["tests/data/lonely.txt"]);
     }
 
     #[test]
