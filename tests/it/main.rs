@@ -18,5 +18,6 @@ mod mine;
 mod records;
 mod report;
 mod rollout;
+mod rust;
 mod support;
 mod traps;
