@@ -115,6 +115,31 @@ struct Rung<'a> {
     lock: Option<&'a str>,
 }
 
+impl Rung<'_> {
+    /// Returns the last day whose releases count, as far as the index decides.
+    ///
+    /// Empty where a lock or the newest releases do.
+    fn cutoff(&self) -> String {
+        match self.index {
+            Index::Before(instant) => day(instant - 1).to_string(),
+            Index::Now => String::new(),
+        }
+    }
+}
+
+/// Returns the ladder. Months share environments; what came out within the base commit's own month costs a rung.
+fn rungs(base_time: i64, committed: Option<&str>) -> Vec<Rung<'_>> {
+    let midnight = base_time.div_euclid(86_400) * 86_400;
+    let first = midnight - i64::from(day(base_time).day() - 1) * 86_400;
+    let dated = |name, instant| Rung { name, index: Index::Before(instant), lock: None };
+    let mut rungs = Vec::new();
+    rungs.extend(committed.map(|lock| Rung { name: "lock_file", index: Index::Now, lock: Some(lock) }));
+    rungs.push(dated("dated", first));
+    rungs.extend((first != midnight).then(|| dated("dated_to_the_day", midnight)));
+    rungs.push(Rung { name: "newest", index: Index::Now, lock: None });
+    rungs
+}
+
 struct Attempt<'a> {
     lab: &'a Lab,
     repo: &'a Repo,
@@ -128,13 +153,8 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     /// Tries the ladder's rungs and returns the first that holds.
     fn climb(&self) -> Result<Build> {
-        let day = day(self.candidate.base_time);
-        let midnight = self.candidate.base_time.div_euclid(86_400) * 86_400;
         let committed = (self.tree.read)(&self.lock_path());
-        let mut rungs = Vec::new();
-        rungs.extend(committed.as_deref().map(|lock| Rung { name: "lock_file", index: Index::Now, lock: Some(lock) }));
-        rungs.push(Rung { name: "dated", index: Index::Before(midnight), lock: None });
-        rungs.push(Rung { name: "newest", index: Index::Now, lock: None });
+        let rungs = rungs(self.candidate.base_time, committed.as_deref());
         let mut failed_rungs = Vec::new();
         let mut first = None;
         for rung in rungs {
@@ -142,8 +162,7 @@ impl Attempt<'_> {
                 Ok(environment) => {
                     let recipe = Recipe {
                         interpreter_reason: self.toolchain_reason(),
-                        // The last day whose releases count.
-                        cutoff: day.yesterday().unwrap_or(day).to_string(),
+                        cutoff: rung.cutoff(),
                         exceptions: Vec::new(),
                         sources: self.project.workspace.manifests.keys().cloned().collect(),
                         requirements: self.options(),
@@ -287,6 +306,19 @@ mod tests {
         assert!(asks("2024", None).unwrap_err().starts_with("package `a` is of edition 2024"));
         assert!(asks("2021", Some("1.71.1")).unwrap_err().starts_with("package `a` needs Rust 1.71.1"));
         assert!(asks("2042", None).is_err());
+    }
+
+    #[test]
+    fn a_lock_file_comes_before_the_month_and_the_day() {
+        // 2024-02-15T12:00:00Z
+        let ladder = rungs(1_707_998_400, Some("version = 4"));
+        let names: Vec<(&str, String)> = ladder.iter().map(|rung| (rung.name, rung.cutoff())).collect();
+        assert_eq!(names[0].0, "lock_file");
+        assert_eq!(names[1], ("dated", "2024-01-31".to_owned()));
+        assert_eq!(names[2], ("dated_to_the_day", "2024-02-14".to_owned()));
+        assert_eq!(names[3].0, "newest");
+        // The first of a month
+        assert_eq!(rungs(1_706_788_800, None).len(), 2);
     }
 
     #[test]
