@@ -301,7 +301,7 @@ fn code_that_does_not_compile_costs_only_its_own_target() {
 }
 
 #[test]
-fn a_test_program_that_another_test_writes_to_is_not_believed() {
+fn test_programs_and_sources_that_others_write_to_are_not_believed() {
     let Some(bench) = bench() else { return };
     let overwrite = r#"
 #[test]
@@ -318,6 +318,12 @@ fn b_comes_later() {}
     let report = bench.report(&[write("tests/gated.rs", overwrite)], files(&["tests/gated.rs"]));
     assert_eq!(report.status("shop::gated$a_overwrites"), Some(Status::Passed));
     assert_eq!(report.status("shop::gated$b_comes_later"), Some(Status::Crashed));
+
+    let rewrite = "fn main() { std::fs::write(\"tests/gated.rs\", \"#[test]\\nfn gated() {}\\n\").unwrap(); }\n";
+    let edits = [write("build.rs", rewrite), write("tests/gated.rs", "#[test]\nfn gated() { panic!() }\n")];
+    let report = bench.report(&edits, files(&["tests/gated.rs"]));
+    assert!(report.tests.is_empty());
+    assert!(report.collection_errors["tests/gated.rs"].message.contains("the build changed `tests/gated.rs`"));
 }
 
 #[test]

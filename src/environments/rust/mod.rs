@@ -39,6 +39,13 @@ const COMPILE_WALL: Duration = Duration::from_mins(30);
 /// may select other features of what they share.
 const MAX_SINGLE_MEMBERS: usize = 12;
 const LOCK: &str = "Cargo.lock";
+/// Nobody debugs dependencies here: without debug information they take half the room and link faster.
+const PROFILES: &str = "
+[profile.dev.package.\"*\"]
+debug = false
+[profile.test.package.\"*\"]
+debug = false
+";
 
 /// How a lock is to be found.
 #[derive(Clone, Copy, Debug)]
@@ -165,6 +172,7 @@ impl Workshop<'_> {
                  directory = \"{vendor}\"\n"
             ));
         }
+        config.push_str(PROFILES);
         write(&self.dir.join("cargo/config.toml"), &config)
     }
 

@@ -7,7 +7,7 @@ the compiler's errors. Then every test gets a process of its own, `<program> --e
 an endless loop costs one test. A test has passed if its process exits with 0 *and* libtest has noted `ok <name>` in a
 log file that only this one run knows; both work on a stable toolchain. What tests print decides nothing, nor does code
 that ends its process early with status 0. A test program that another test writes to is noticed by its change time and
-not believed any more. Targets with `harness = false` are one test, by their exit status.
+not believed any more, nor is a build that writes to test files. Targets with `harness = false` are one test, by their exit status.
 
 Doctests are run by rustdoc, a process each, and reported through the same kind of log file. From edition 2024 on rustdoc
 runs them inside one program and the log would be that program's: they are left out there.
@@ -188,6 +188,7 @@ class Workspace(object):
         packages = [package for package in self.packages if any(target.package is package for target in targets)]
         if not packages:
             return
+        stamps = {path: stamp_of(path) for path in test_sources(targets)}
         everything = [target for package in packages for target in package.tested()]
         common = self.choose(packages) + self.features(packages, targets)
         common += ["--profile", "test", "--offline", "--message-format=json"]
@@ -203,8 +204,13 @@ class Workspace(object):
                 # `cargo build --lib` would compile the library without its tests.
                 options = [option for kind, option in (("lib", "--lib"), ("bin", "--bins")) if kind in own]
                 self.compile(["test", "--no-run"] + common + options)
+        changed = sorted(path for path, stamp in stamps.items() if stamp_of(path) != stamp)
         for target in targets:
-            if target.program is not None:
+            if changed:
+                # A build script at work: what was compiled is not what was given to us.
+                target.program, target.errors = None, []
+                self.failures.append("the build changed `%s`" % self.relative(changed[0]))
+            elif target.program is not None:
                 target.stamp = stamp_of(target.program)
 
     def compile(self, arguments):
@@ -276,6 +282,15 @@ def stamp_of(program):
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def test_sources(targets):
+    """Returns the files that the targets' tests are in, as far as the layout of packages tells."""
+    found = {target.path for target in targets}
+    for directory in {os.path.join(target.package.directory, "tests") for target in targets}:
+        for place, _, names in os.walk(directory):
+            found.update(os.path.join(place, name) for name in names)
+    return found
 
 
 def contains_word(path, words):
