@@ -40,6 +40,8 @@ MAX_FRAMES = 50
 # Failing tests that are run once more for the frames of their panics.
 MAX_TRACED = 20
 DOCTEST_S = 10.0
+# A package with more is left out of whole suites: each is compiled and linked on its own, half a second and more.
+MAX_DOCTESTS = 60
 HARNESS = "main"
 PANIC = re.compile(r"^thread '.*?' (?:\(\d+\) )?panicked at (?:'(?P<old>.*)', )?(?P<path>[^\n]+?):(?P<line>\d+)(?::\d+)?:?$", re.M)
 TRACE = re.compile(r"^ *\d+: (?P<function>.+)\n +at (?P<path>[^\n]+?):(?P<line>\d+)(?::\d+)?$", re.M)
@@ -729,6 +731,8 @@ def work_in(workspace, plan, recorder):
     doctests, n_doctests = {}, {}
     for package in packages:
         listed = examiner.list_doctests(package)
+        if plan["selection"]["kind"] == "all" and len(listed) > MAX_DOCTESTS:
+            continue
         n_doctests[package] = len(listed)
         doctests[package] = [test for test in listed if is_chosen(test)]
     if plan["order_seed"] is not None:
