@@ -234,7 +234,12 @@ fn cut(node: Node, text: &[u8], row: usize, names: &[String]) -> Option<(usize, 
             | "token_tree"
             | "macro_invocation"
             | "expression_statement" => cut(*child, text, row, names),
-            "use_declaration" | "import_declaration" => imported(*child, text, names),
+            "use_declaration" => imported(*child, text, names),
+            // One of several imports; a lone one goes with its keyword.
+            "import_declaration" => {
+                let list = children(*child).into_iter().find(|inner| inner.kind() == "import_spec_list");
+                list.and_then(|list| cut(list, text, row, names))
+            }
             _ => None,
         };
         if inner.is_some() {
@@ -257,6 +262,8 @@ fn is_item(kind: &str) -> bool {
         kind,
         "function_item"
             | "use_declaration"
+            | "import_declaration"
+            | "import_spec"
             | "struct_item"
             | "enum_item"
             | "impl_item"
@@ -383,6 +390,14 @@ mod tests {
         let go = "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {\n\tmissing()\n}\n\nfunc TestB(t *testing.T) {}\n";
         let left = text(without_spans(b"a_test.go", go.as_bytes(), &[span(6, &[])]));
         assert!(!left.contains("TestA") && left.contains("TestB"));
+        let imports = "package a\n\nimport (\n\t\"fmt\"\n\t\"testing\"\n)\n\nimport \"os\"\n";
+        let left = text(without_spans(b"a_test.go", imports.as_bytes(), &[span(4, &[]), span(8, &[])]));
+        assert!(
+            !left.contains("fmt")
+                && left.contains("\"testing\"")
+                && !left.contains("import \"")
+                && !left.contains("os")
+        );
         let check = "quickcheck! {\n    fn one(a: u8) -> bool {\n        gone(a)\n    }\n\n    fn two(a: u8) -> bool {\n        true\n    }\n}\n";
         let left = text(without_spans(b"t.rs", check.as_bytes(), &[span(3, &[])]));
         assert!(!left.contains("fn one") && left.contains("fn two"), "{left}");

@@ -308,7 +308,7 @@ pub fn tail(text: &str) -> String {
 }
 
 /// Returns the index, proxy and certificate settings of the caller; certificates are mounted where needed.
-fn passed_on(mounts: &mut Vec<Mount>) -> Vec<(String, String)> {
+pub fn passed_on(mounts: &mut Vec<Mount>) -> Vec<(String, String)> {
     let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let mut passed: Vec<(String, String)> =
         PASSED.iter().filter_map(|name| Some(((*name).to_owned(), set(name)?))).collect();

@@ -9,7 +9,7 @@ mod javascript;
 pub mod paths;
 mod pytest;
 mod python;
-mod rust;
+pub mod rust;
 mod unittest;
 
 use serde::Serialize;
@@ -29,13 +29,14 @@ pub const RUNNERS: &str = "/opt/curate";
 pub const RESULTS: &str = "/results";
 
 /// The scripts to show at [`RUNNERS`], by name; the same for every runner.
-pub const SCRIPTS: [(&str, &str); 6] = [
+pub const SCRIPTS: [(&str, &str); 7] = [
     ("curate_channel.py", include_str!("python/curate_channel.py")),
     (pytest::NAME, pytest::SCRIPT),
     (unittest::NAME, unittest::SCRIPT),
     (go::NAME, go::SCRIPT),
     (go::PROCESS_NAME, go::PROCESS_SCRIPT),
     (go::SOURCE_NAME, go::SOURCE_SCRIPT),
+    (rust::NAME, rust::SCRIPT),
 ];
 
 /// Runs the scripts for all languages but Python, which has its own interpreter in the environment.
@@ -58,7 +59,7 @@ pub fn layout(build: &Build) -> Layout {
     match build.runner.language() {
         Language::Python => python::layout(build),
         Language::Javascript => javascript::layout(),
-        Language::Rust => rust::layout(),
+        Language::Rust => rust::layout(build),
         Language::Go => go::layout(build),
     }
 }
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn every_planned_script_is_shown() {
-        for name in [pytest::NAME, unittest::NAME, go::NAME] {
+        for name in [pytest::NAME, unittest::NAME, go::NAME, rust::NAME] {
             assert!(SCRIPTS.iter().any(|(shown, text)| *shown == name && text.contains("import curate_channel")));
         }
     }

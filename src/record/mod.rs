@@ -15,6 +15,7 @@
 
 pub mod bytes;
 pub mod candidate;
+pub mod cargo;
 pub mod environment;
 pub mod episode;
 pub mod failure;

@@ -27,7 +27,7 @@ use crate::{
     lab::Lab,
     record::{
         candidate::{Candidate, FileChange, Role},
-        environment::Build,
+        environment::{Build, Language},
         failure::{Blame, Failure, Phase},
         patch::{Edit, FileContent},
         suite::{CollectionError, Report, Selection, Status, TestResult, TreeState, Variation},
@@ -300,15 +300,19 @@ impl Examination<'_> {
         let uncollected = !plain.collection_errors.is_empty();
         let mut before = Before { merged: plain, stubbed: BTreeSet::new(), uncollected };
         let retry = stubs.unwrap_or(uncollected);
-        if retry && self.bench.trimmed.is_none() && trim::is_compiled(self.context.candidate.language) {
-            self.trim(selection, &before.merged)?;
-        }
-        if retry && let Ok(seen) = self.bench.run(TreeState::Before, selection, variation, true)? {
-            for (id, result) in seen.report.tests {
-                if !before.merged.tests.contains_key(&id) {
-                    before.stubbed.insert(id.clone());
-                    before.merged.tests.insert(id, result);
-                }
+        let is_compiled = trim::is_compiled(self.context.candidate.language);
+        let again = match (retry, is_compiled, self.bench.trimmed.is_some()) {
+            (false, _, _) => None,
+            (true, true, false) => self.trim(selection, &before.merged)?,
+            (true, _, _) => {
+                let seen = self.bench.run(TreeState::Before, selection, variation, true)?;
+                seen.ok().map(|seen| seen.report)
+            }
+        };
+        for (id, result) in again.into_iter().flat_map(|report| report.tests) {
+            if !before.merged.tests.contains_key(&id) {
+                before.stubbed.insert(id.clone());
+                before.merged.tests.insert(id, result);
             }
         }
         Ok(before)
@@ -341,7 +345,9 @@ impl Examination<'_> {
                 )),
             };
         }
-        if self.context.settings.repeats > 0 {
+        // Only Python has hash seeds to set.
+        let is_seeded = self.context.build.runner.language() == Language::Python;
+        if self.context.settings.repeats > 0 && is_seeded {
             for seed in MORE_SEEDS {
                 let variation = Variation { hash_seed: seed, ..Variation::PLAIN };
                 let again = self.run_before(selection, variation, Some(false))?;

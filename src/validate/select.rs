@@ -20,6 +20,9 @@ pub fn test_files(tree: &Tree, candidate: &Candidate, runner: Runner) -> Vec<Str
     if runner == Runner::Go {
         return go_test_files(tree, candidate);
     }
+    if runner == Runner::Cargo {
+        return rust_files(tree, candidate);
+    }
     let patterns = module_patterns(tree, runner);
     let modules: Vec<&str> = tree.paths.iter().map(String::as_str).filter(|path| is_module(path, &patterns)).collect();
     let mut selected = BTreeSet::new();
@@ -49,7 +52,7 @@ fn go_test_files(tree: &Tree, candidate: &Candidate) -> Vec<String> {
         tree.paths.iter().map(String::as_str).filter(|path| is_test(path)).filter(is_in).collect()
     };
     let mut selected = BTreeSet::new();
-    for change in candidate.changes_of(Role::Test).filter(|change| change.new.is_some()) {
+    for change in candidate.changes.iter().filter(|change| change.changes_tests() && change.new.is_some()) {
         let path = change.path.escaped();
         if is_test(&path) && has_tests(&path) {
             selected.insert(path);
@@ -68,6 +71,28 @@ fn go_test_files(tree: &Tree, candidate: &Candidate) -> Vec<String> {
             |file: &&&str| (tree.read)(file).is_some_and(|text| contains_word(&text, file_name(&path).as_bytes()));
         let naming: Vec<&str> = files.iter().filter(names).copied().collect();
         selected.extend(if naming.is_empty() { files } else { naming }.into_iter().map(str::to_owned));
+    }
+    selected.into_iter().collect()
+}
+
+/// Returns the changed test files of a Rust tree.
+///
+/// Rust files stand for themselves: which targets they are compiled into, Cargo's metadata tell. A data file stands for
+/// the files of tests and programs that name it, else for itself, which means all tests of its package.
+fn rust_files(tree: &Tree, candidate: &Candidate) -> Vec<String> {
+    let is_rust = |path: &str| path.ends_with(".rs");
+    let modules: Vec<&str> = tree.paths.iter().map(String::as_str).filter(|path| is_rust(path)).collect();
+    let mut selected = BTreeSet::new();
+    for change in candidate.changes.iter().filter(|change| change.changes_tests() && change.new.is_some()) {
+        let path = change.path.escaped();
+        let name = file_name(&path).as_bytes();
+        let users =
+            |module: &&&str| !is_rust(&path) && (tree.read)(module).is_some_and(|text| contains_word(&text, name));
+        let naming: Vec<&str> = modules.iter().filter(users).copied().collect();
+        match naming.is_empty() {
+            true => drop(selected.insert(path)),
+            false => selected.extend(naming.into_iter().map(str::to_owned)),
+        }
     }
     selected.into_iter().collect()
 }
@@ -222,6 +247,20 @@ mod tests {
         assert_eq!(select("a/testdata/deep/golden.txt"), ["a/y_test.go"]);
         assert_eq!(select("a/testdata/deep/other.txt"), all);
         assert_eq!(select("fixtures/f.json"), ["root_test.go"]);
+    }
+
+    #[test]
+    fn rust_files_stand_for_themselves_and_data_for_those_that_name_it() {
+        let files = [
+            ("tests/a.rs", "include_str!(\"data/cases.txt\")"),
+            ("tests/common/mod.rs", ""),
+            ("tests/data/cases.txt", ""),
+            ("tests/data/lonely.txt", ""),
+        ];
+        let select = |changed: &[&str]| select_for(Runner::Cargo, &files, changed);
+        assert_eq!(select(&["tests/common/mod.rs", "tests/a.rs"]), ["tests/a.rs", "tests/common/mod.rs"]);
+        assert_eq!(select(&["tests/data/cases.txt"]), ["tests/a.rs"]);
+        assert_eq!(select(&["tests/data/lonely.txt"]), ["tests/data/lonely.txt"]);
     }
 
     #[test]

@@ -27,8 +27,9 @@ pub fn is_compiled(language: Language) -> bool {
 }
 
 impl Examination<'_> {
-    /// Prepares the buggy state in which as many tests compile as can be made to.
-    pub(super) fn trim(&mut self, selection: &Selection, first: &Report) -> Result<(), Stop> {
+    /// Prepares the buggy state in which as many tests compile as can be made to; returns what it shows.
+    pub(super) fn trim(&mut self, selection: &Selection, first: &Report) -> Result<Option<Report>, Stop> {
+        let mut last = None;
         let mut edits = self.bench.before.clone();
         let mut errors = spans(first);
         for _ in 0..MAX_ROUNDS {
@@ -42,11 +43,12 @@ impl Examination<'_> {
             self.bench.trimmed = Some(edits.clone());
             let Ok(seen) = self.bench.run(TreeState::Before, selection, Variation::PLAIN, true)? else { break };
             errors = spans(&seen.report);
+            last = Some(seen.report);
             if errors.is_empty() {
                 break;
             }
         }
-        Ok(())
+        Ok(last)
     }
 
     /// Takes erroneous parts out of one file that the test changes touch; says whether there were any.
@@ -75,7 +77,10 @@ fn spans(report: &Report) -> BTreeMap<ByteText, Vec<Span>> {
         let names: Vec<String> = error.message.split('`').skip(1).step_by(2).map(str::to_owned).collect();
         for frame in &error.frames {
             let span = Span { line: frame.line, names: names.clone() };
-            found.entry(frame.path.as_str().into()).or_default().push(span);
+            let spans = found.entry(frame.path.as_str().into()).or_default();
+            if !spans.contains(&span) {
+                spans.push(span);
+            }
         }
     }
     found

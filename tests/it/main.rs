@@ -19,5 +19,6 @@ mod mine;
 mod records;
 mod report;
 mod rollout;
+mod rust;
 mod support;
 mod traps;
