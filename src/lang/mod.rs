@@ -27,12 +27,18 @@ pub const RUNNERS: &str = "/opt/curate";
 /// Where the results directory is shown inside a sandbox, writable.
 pub const RESULTS: &str = "/results";
 
-/// The scripts to show at [`RUNNERS`], by name; the same for every runner.
-pub const SCRIPTS: [(&str, &str); 3] = [
+/// What plans start, by name.
+const SCRIPTS: [(&str, &str); 4] = [
     ("curate_channel.py", include_str!("python/curate_channel.py")),
     (pytest::NAME, pytest::SCRIPT),
     (unittest::NAME, unittest::SCRIPT),
+    (javascript::NAME, javascript::SCRIPT),
 ];
+
+/// Returns the files to show at [`RUNNERS`], by name; the same for every runner.
+pub fn scripts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SCRIPTS.into_iter().chain(javascript::MODULES)
+}
 
 /// Runs the scripts for all languages but Python, which has its own interpreter in the environment.
 const DRIVER: &str = "/usr/bin/python3";
@@ -53,7 +59,7 @@ pub struct Layout {
 pub fn layout(build: &Build) -> Layout {
     match build.runner.language() {
         Language::Python => python::layout(build),
-        Language::Javascript => javascript::layout(),
+        Language::Javascript => javascript::layout(build),
         Language::Rust => rust::layout(),
         Language::Go => go::layout(),
     }
@@ -182,8 +188,8 @@ mod tests {
 
     #[test]
     fn every_planned_script_is_shown() {
-        for name in [pytest::NAME, unittest::NAME] {
-            assert!(SCRIPTS.iter().any(|(shown, text)| *shown == name && text.contains("import curate_channel")));
+        for name in [pytest::NAME, unittest::NAME, javascript::NAME] {
+            assert!(scripts().any(|(shown, text)| shown == name && text.contains("import curate_channel")));
         }
     }
 

@@ -1,12 +1,14 @@
 //! Which test files show what a change does. Pure: reads the tree through a function.
 
+mod javascript;
+
 use std::collections::BTreeSet;
 
 use configparser::ini::Ini;
 
 use crate::record::{
     candidate::{Candidate, Role},
-    environment::Runner,
+    environment::{Language, Runner},
 };
 
 /// A tree to look into: its paths, and a way to read one.
@@ -20,6 +22,9 @@ pub struct Tree<'a> {
 /// A changed test module stands for itself; a changed support file (fixture, data, helper, `conftest.py`) stands for
 /// the test modules that name it, else for those below its directory.
 pub fn test_files(tree: &Tree, candidate: &Candidate, runner: Runner) -> Vec<String> {
+    if runner.language() == Language::Javascript {
+        return javascript::test_files(tree, candidate, runner);
+    }
     let patterns = module_patterns(tree, runner);
     let modules: Vec<&str> = tree.paths.iter().map(String::as_str).filter(|path| is_module(path, &patterns)).collect();
     let mut selected = BTreeSet::new();
