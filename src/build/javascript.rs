@@ -36,6 +36,9 @@ use manifest::Project;
 
 /// Files of the tree above this size take no part in a recipe, bytes.
 const MAX_MANIFEST_BYTES: usize = 32 << 20;
+/// Programs that are searched for names of packages, at most, and their size.
+const MAX_SCRIPTS: usize = 3_000;
+const MAX_SCRIPT_BYTES: usize = 1 << 20;
 const LOCK_FILE: &str = "package-lock.json";
 const LEGACY_PEERS: &str = "--legacy-peer-deps";
 const WITHOUT_SCRIPTS: &str = "--ignore-scripts";
@@ -56,7 +59,12 @@ pub fn build(
     let repo = Repo::open(repository)?;
     let tree = read_tree(&repo, &candidate.fix_commit)?;
     let fail = |kind: &str, blame, detail: &str| Ok(Err(Failure::new(Phase::Build, kind, blame, detail)));
-    let Some(project) = manifest::read(&tree) else {
+    let scripts = read_scripts(&repo, &candidate.fix_commit, &tree)?;
+    let is_named = |package: &str| {
+        let quoted = ["'", "\""].map(|quote| format!("{quote}{package}"));
+        scripts.iter().any(|text| quoted.iter().any(|name| text.contains(name)))
+    };
+    let Some(project) = manifest::read(&tree, &is_named) else {
         return fail("no_manifest", Blame::Repo, "there is no `package.json` at the top that can be read");
     };
     let Some(toolchain) = toolchain::find().first() else {
@@ -97,6 +105,27 @@ fn read_tree(repo: &Repo, commit: &str) -> Result<Tree> {
         tree.paths.push(path);
     }
     Ok(tree)
+}
+
+/// Returns the texts of the tree's programs, settings of tools left out.
+fn read_scripts(repo: &Repo, commit: &str, tree: &Tree) -> Result<Vec<String>> {
+    let is_script = |path: &&String| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let ending = name.rsplit('.').next().unwrap_or_default();
+        ["js", "mjs", "cjs", "jsx", "ts", "mts", "cts", "tsx"].contains(&ending)
+            && !name.starts_with('.')
+            && !name.contains(".config.")
+            && !path.contains("node_modules/")
+            && !path.to_lowercase().contains("bench")
+    };
+    let mut texts = Vec::new();
+    for path in tree.paths.iter().filter(is_script).take(MAX_SCRIPTS) {
+        let bytes = repo.read(commit, path.as_bytes())?.unwrap_or_default();
+        if bytes.len() <= MAX_SCRIPT_BYTES {
+            texts.push(String::from_utf8_lossy(&bytes).into_owned());
+        }
+    }
+    Ok(texts)
 }
 
 /// One attempt at a resolution.

@@ -158,6 +158,11 @@ pub fn file_of(runner: Runner, test_id: &str) -> Option<&str> {
     }
 }
 
+/// Says whether a runner runs all tests of a file whichever of them are asked for.
+pub fn runs_whole_files(runner: Runner) -> bool {
+    matches!(runner, Runner::NodeTest | Runner::Tap)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -403,7 +403,7 @@ impl Examination<'_> {
             repo_source: candidate.repo_source.clone(),
             base_commit: candidate.base_commit.clone(),
             base_time: candidate.base_time,
-            language: "python".to_owned(),
+            language: candidate.language.name().to_owned(),
             license: license.map(str::to_owned),
             build: self.context.build.clone(),
         })

@@ -10,7 +10,9 @@ use super::{
     runs::Seen,
     verdict::{Class, Instability, class, is_fix, settle},
 };
+use crate::lang;
 use crate::record::{
+    environment::Runner,
     suite::{Report, Selection, Status, TreeState, Variation},
     task::{EvidenceLabel, QuarantineReason, Transition},
 };
@@ -24,6 +26,14 @@ pub(super) struct Suite {
     pub(super) before: Report,
     /// Of the slower run of the fixed state.
     pub(super) wall_ms: u64,
+}
+
+fn by_file(runner: Runner, ids: &[String]) -> Vec<Vec<String>> {
+    let mut files: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for id in ids {
+        files.entry(lang::file_of(runner, id).unwrap_or_default()).or_default().push(id.clone());
+    }
+    files.into_values().collect()
 }
 
 impl Examination<'_> {
@@ -174,7 +184,13 @@ impl Examination<'_> {
     pub(super) fn alone(&mut self, mut fail_to_pass: BTreeSet<String>) -> Result<BTreeSet<String>, Stop> {
         let ids: Vec<String> = fail_to_pass.iter().cloned().collect();
         let (single, rest) = ids.split_at(ids.len().min(MAX_ALONE));
-        let groups = single.iter().map(|id| vec![id.clone()]).chain((!rest.is_empty()).then(|| rest.to_vec()));
+        let groups: Vec<Vec<String>> = match lang::runs_whole_files(self.context.build.runner) {
+            // All tests of a file run whichever is asked for: one run per file says what one per test would.
+            true => by_file(self.context.build.runner, &ids),
+            false => {
+                single.iter().map(|id| vec![id.clone()]).chain((!rest.is_empty()).then(|| rest.to_vec())).collect()
+            }
+        };
         for group in groups {
             for id in self.not_passing(&group)? {
                 fail_to_pass.remove(&id);

@@ -7,6 +7,40 @@ use super::{Tree, locks::Pins};
 /// Sections of dependencies, and the other fields that decide what npm installs.
 const SECTIONS: [&str; 4] = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"];
 const OTHERS: [&str; 4] = ["peerDependenciesMeta", "overrides", "workspaces", "bundleDependencies"];
+/// Development dependencies whose outcome says nothing of what the code does, or words that start their names; they
+/// bring hundreds of packages. What a script of the repository names all the same stays.
+const TOOLS: [&str; 30] = [
+    "@commitlint/",
+    "@npmcli/eslint-config",
+    "@npmcli/template-oss",
+    "@semantic-release/",
+    "@size-limit/",
+    "@typescript-eslint/",
+    "@release-it/",
+    "auto-changelog",
+    "benchmark",
+    "bundlesize",
+    "commitizen",
+    "commitlint",
+    "conventional-changelog",
+    "coveralls",
+    "cz-conventional-changelog",
+    "eslint",
+    "gh-pages",
+    "husky",
+    "jsdoc",
+    "lint-staged",
+    "markdownlint",
+    "np",
+    "prettier",
+    "release-it",
+    "semantic-release",
+    "size-limit",
+    "standard",
+    "standard-version",
+    "typedoc",
+    "xo",
+];
 /// Stands in for the project's name, so that projects with equal dependencies share environments.
 const NAME: &str = "curate-environment";
 
@@ -22,10 +56,17 @@ pub struct Project {
 }
 
 /// Reads the manifests of a tree; `None` without a usable `package.json` at the top.
-pub fn read(tree: &Tree) -> Option<Project> {
+pub fn read(tree: &Tree, is_named: &dyn Fn(&str) -> bool) -> Option<Project> {
     let top = object(tree, "package.json")?;
     let mut files = Map::new();
     let mut own = cut(&top);
+    let needed = |name: &str| ["dependencies", "peerDependencies"].iter().any(|section| {
+        top.get(*section).and_then(Value::as_object).is_some_and(|entries| entries.contains_key(name))
+    });
+    let is_extension_of_eslint = needed("eslint");
+    if let Some(entries) = own.get_mut("devDependencies").and_then(Value::as_object_mut) {
+        entries.retain(|name, _| !is_tool(name) || is_extension_of_eslint || needed(name) || is_named(name));
+    }
     let patterns = workspaces(&top);
     if own.get("workspaces").is_some() {
         own["workspaces"] = json!(patterns);
@@ -54,6 +95,14 @@ pub fn read(tree: &Tree) -> Option<Project> {
         engines: top.get("engines").and_then(|engines| engines.get("node")?.as_str().map(str::to_owned)),
         legacy_peers: npmrc.lines().any(is_legacy),
     })
+}
+
+fn is_tool(name: &str) -> bool {
+    let starts = |tool: &str| match tool.ends_with('/') {
+        true => name.starts_with(tool),
+        false => name == tool || (tool != "np" && tool != "xo" && name.starts_with(&format!("{tool}-"))),
+    };
+    TOOLS.iter().any(|tool| starts(tool))
 }
 
 fn object(tree: &Tree, path: &str) -> Option<Map<String, Value>> {
@@ -156,7 +205,7 @@ mod tests {
     fn versions_and_scripts_make_no_other_environment() {
         let one = r#"{"name": "a", "version": "1.0.0", "scripts": {"test": "tap"}, "devDependencies": {"tap": "^16"}}"#;
         let other = r#"{"name": "a", "version": "1.1.0", "scripts": {"test": "tap -R"}, "devDependencies": {"tap": "^16"}}"#;
-        let files = |text| read(&tree(&[("package.json", text)])).unwrap().files;
+        let files = |text| read(&tree(&[("package.json", text)]), &|_| false).unwrap().files;
         assert_eq!(files(one), files(other));
     }
 
@@ -167,7 +216,7 @@ mod tests {
             ("packages/a/package.json", r#"{"name": "a", "version": "2.0.0", "dependencies": {"b": "1"}}"#),
             ("packages/a/fixture/package.json", "{}"),
         ];
-        let project = read(&tree(&files)).unwrap();
+        let project = read(&tree(&files), &|_| false).unwrap();
         assert_eq!(project.files.keys().collect::<Vec<_>>(), ["package.json", "packages/a/package.json"]);
         assert_eq!(project.files["packages/a/package.json"]["version"], "2.0.0");
     }
@@ -175,7 +224,7 @@ mod tests {
     #[test]
     fn pins_replace_ranges() {
         let text = r#"{"devDependencies": {"a": "^1.0.0", "b": "^2.0.0"}, "peerDependencies": {"a": "^1.0.0"}}"#;
-        let project = read(&tree(&[("package.json", text)])).unwrap();
+        let project = read(&tree(&[("package.json", text)]), &|_| false).unwrap();
         let pins = Pins::from([(("a".to_owned(), "^1.0.0".to_owned()), "1.4.0".to_owned())]);
         let files = project.pinned(&pins);
         let file = &files["package.json"];
@@ -184,8 +233,19 @@ mod tests {
     }
 
     #[test]
+    fn linters_are_left_out_unless_a_script_names_them() {
+        let text = r#"{"devDependencies": {"eslint": "8", "eslint-plugin-x": "1", "tap": "16", "xo": "1"}}"#;
+        let dev = |tree: &Tree, named: &dyn Fn(&str) -> bool| {
+            read(tree, named).unwrap().files["package.json"]["devDependencies"].clone()
+        };
+        let tree = tree(&[("package.json", text)]);
+        assert_eq!(dev(&tree, &|_| false), json!({"tap": "16"}));
+        assert_eq!(dev(&tree, &|name| name == "xo"), json!({"tap": "16", "xo": "1"}));
+    }
+
+    #[test]
     fn there_is_no_project_without_a_manifest() {
-        assert_eq!(read(&tree(&[("package.json", "[]")])), None);
-        assert_eq!(read(&tree(&[])), None);
+        assert_eq!(read(&tree(&[("package.json", "[]")]), &|_| false), None);
+        assert_eq!(read(&tree(&[]), &|_| false), None);
     }
 }

@@ -81,7 +81,7 @@ mod tests {
             paths: vec!["package.json".to_owned()],
             texts: [("package.json".to_owned(), package.to_owned())].into(),
         };
-        detect(&manifest::read(&tree).unwrap(), &tree)
+        detect(&manifest::read(&tree, &|_| false).unwrap(), &tree)
     }
 
     #[test]

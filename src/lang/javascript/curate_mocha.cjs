@@ -82,7 +82,11 @@ function Reporter(runner) {
     }
     const isBefore = /^"before/.test(test.title);
     const current = test.ctx && test.ctx.currentTest;
-    if (!isBefore && current) result(current, 'teardown', outcome, error);
+    if (current) {
+      // Mocha tells of no end where a hook around a test fails.
+      result(current, isBefore ? 'setup' : 'teardown', outcome, error);
+      channel.send({ event: 'end', id: idOf(current), ms: 0 });
+    }
     // What the failed hook keeps from running has failed with it.
     for (const other of below(test.parent)) {
       if (!settled.has(idOf(other))) result(other, 'setup', outcome, error);

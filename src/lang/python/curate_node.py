@@ -36,6 +36,8 @@ PREPARE_S = 180.0
 TAIL_BYTES = 16000
 # Tests run one by one to find out which of them hangs, at most.
 MAX_SINGLE = 30
+# Hangs and crashes in one file after which its other tests still run.
+MAX_RESTS = 3
 SCRIPT_ENDINGS = (".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
 SKIPPED_DIRECTORIES = ("node_modules", ".git", "coverage", "bower_components")
 # Programs whose failure says nothing about what the code does.
@@ -313,7 +315,8 @@ class Report(object):
 
     def result(self, test, outcome, when="call", exception=None, message="", stack="", found=None):
         self.collect([test])
-        if test not in self.known:
+        # A run for what another left open reports the others as skipped.
+        if test not in self.known or (outcome == "skipped" and test in self.ended):
             return
         self.settled.add(test)
         places = frames(stack, self._root) if found is None else found
@@ -598,7 +601,9 @@ class Driver(object):
             self.report.broken(file, "Timeout", message, "")
             return
         errors = re.sub(r"\x1b\[[0-9;]*m", "", ending.errors)
-        match = re.search(r"^\s*(?:Uncaught )?(\w*(?:Error|Exception))\b.*", errors, re.M)
+        if ending.signal is not None:
+            errors = "signal %d ended the process\n%s" % (ending.signal, errors)
+        match = re.search(r"\b(\w*(?:Error|Exception))(?: \[\w+\])?: .*", errors)
         message = errors[match.start() :] if match else errors[-3000:]
         self.report.broken(file, match.group(1) if match else None, message.strip(), errors)
 
@@ -623,7 +628,12 @@ class Together(Driver):
                 if not (ending.done and not ending.timed_out):
                     if not self.settle(ending) and file not in self.seen:
                         self.not_loaded(file, ending)
+        for file in files:
+            self.run_rest(file, wanted)
         self.single_out()
+
+    def run_rest(self, file, wanted):
+        """Runs what a runner that does not tell its tests beforehand had not come to."""
 
     def take(self, event):
         if event.get("event") == "file_end":
@@ -735,14 +745,15 @@ class Mocha(Together):
         return self.child(flags + [program] + arguments + list(specs), "curate_mocha.cjs", settings, None, self.variables)
 
 
-def name_pattern(tests, separator):
+def name_pattern(tests, negated=False):
     """Returns an expression that matches the full names of tests, as jest and vitest build them."""
     names = set()
     for test in tests:
         name = re.sub(r"#\d+\Z", "", test.partition("::")[2])
-        names.add(re.escape(name).replace(re.escape(" > "), separator))
+        # A name may hold what stands between names as well.
+        names.add(re.escape(name).replace(re.escape(" > "), "(?: > | )"))
     # JavaScript refuses escapes that it does not know where Python is lenient.
-    return "^(?:%s)$" % "|".join(sorted(re.sub(r"\\([^\w\\^$.*+?()\[\]{}|/-])", r"\1", name) for name in names))
+    return ("^(?!(?:%s)$)" if negated else "^(?:%s)$") % "|".join(sorted(re.sub(r"\\([^\w\\^$.*+?()\[\]{}|/-])", r"\1", name) for name in names))
 
 
 class Jest(Together):
@@ -780,7 +791,27 @@ class Jest(Together):
                 kept.append(word)
         return kept
 
-    def start(self, files, wanted):
+    def run(self):
+        self.cut = set()
+        Together.run(self)
+
+    def settle(self, ending):
+        files = {test.partition("::")[0] for test in self.report.running}
+        known = Together.settle(self, ending)
+        self.cut |= files if known else set()
+        return known
+
+    def run_rest(self, file, wanted):
+        for _ in range(MAX_RESTS):
+            if file not in self.cut or wanted is not None:
+                return
+            self.cut.discard(file)
+            done = [test for test in self.report.ended if test.startswith(file + "::")]
+            ending = self.start([file], None, done)
+            if ending.timed_out or not ending.done:
+                self.settle(ending)
+
+    def start(self, files, wanted, without=()):
         variables, words = self.package.command("jest")
         arguments = [self.program("jest")] + self.config(words)
         arguments += ["--reporters=" + HERE + "/curate_jest.cjs", "--coverage=false", "--ci", "--runInBand", "--silent=false"]
@@ -793,7 +824,9 @@ class Jest(Together):
             if self.version("jest") >= (29, 5):
                 arguments += ["--randomize", "--seed=%d" % (self.seed % (1 << 31))]
         if wanted is not None and not self.plan["loose"]:
-            arguments.append("--testNamePattern=" + name_pattern(wanted, " "))
+            arguments.append("--testNamePattern=" + name_pattern(wanted))
+        elif without:
+            arguments.append("--testNamePattern=" + name_pattern(without, True))
         if files is not None:
             arguments += ["--runTestsByPath"] + list(files)
         variables = dict({"NODE_ENV": "test"}, **variables)
@@ -825,14 +858,15 @@ class Vitest(Together):
         limit = max(int(self.limit_s * 1000), 1)
         arguments = [self.program("vitest"), "run"] + self.config(words)
         arguments += ["--reporter=" + HERE + "/curate_vitest.mjs", "--coverage.enabled=false", "--passWithNoTests"]
-        arguments += ["--testTimeout=%d" % limit, "--hookTimeout=%d" % limit, "--retry=0", "--bail=0"]
-        arguments += ["--watch=false", "--no-file-parallelism"] if version >= (1, 0) else []
+        arguments.append("--testTimeout=%d" % limit)
+        if version >= (1, 0):
+            arguments += ["--hookTimeout=%d" % limit, "--retry=0", "--bail=0", "--watch=false", "--no-file-parallelism"]
         if self.seed is not None:
             parts = ["files", "tests"] if version >= (1, 0) else []
             arguments += ["--sequence.shuffle.%s" % part for part in parts] or ["--sequence.shuffle"]
             arguments.append("--sequence.seed=%d" % (self.seed % (1 << 31)))
         if wanted is not None and not self.plan["loose"]:
-            arguments.append("--testNamePattern=" + name_pattern(wanted, " "))
+            arguments.append("--testNamePattern=" + name_pattern(wanted))
         arguments += list(files or [])
         variables = dict({"NODE_ENV": "test"}, **variables)
         return self.child(arguments, "curate_vitest.cjs", self.settings(files=files), None, variables)
@@ -973,7 +1007,7 @@ class TapReader(object):
 
     POINT = re.compile(r"^(not )?ok\b(?: (\d+))?(?: -)?(?: (.*?))?\s*$")
     PLAN = re.compile(r"^1\.\.(\d+)")
-    DIRECTIVE = re.compile(r"\s+#\s+(skip|todo|time=)\b?(.*)$", re.I)
+    DIRECTIVE = re.compile(r"\s+#\s+(skip\b|todo\b|time=)(.*)$", re.I)
 
     def __init__(self, report, file, root):
         self._report, self._file, self._root = report, file, root
