@@ -68,7 +68,11 @@ pub fn build(
         return fail("no_manifest", Blame::Repo, "there is no `package.json` at the top that can be read");
     };
     let Some(toolchain) = toolchain::find().first() else {
-        return fail("no_node", Blame::Infra, "there is no Node.js with npm on this machine (hint: install nodejs and npm)");
+        return fail(
+            "no_node",
+            Blame::Infra,
+            "there is no Node.js with npm on this machine (hint: install nodejs and npm)",
+        );
     };
     let chosen = overrides.and_then(|overrides| overrides.runner);
     let Some(runner) = chosen.or_else(|| runner::detect(&project, &tree)) else {
@@ -189,7 +193,12 @@ impl Attempt<'_> {
             if !pins.is_empty() {
                 let files = self.project.pinned(&pins);
                 let sources = vec!["package.json".to_owned(), name.to_owned()];
-                rungs.push(Rung { name: "pinned_dated", files: files.clone(), before: Some(after_fix), sources: sources.clone() });
+                rungs.push(Rung {
+                    name: "pinned_dated",
+                    files: files.clone(),
+                    before: Some(after_fix),
+                    sources: sources.clone(),
+                });
                 rungs.push(Rung { name: "pinned_undated", files, before: None, sources });
             }
         }
@@ -242,7 +251,8 @@ impl Attempt<'_> {
         let key = Digest::of(&parts.map(str::as_bytes));
         let dir = self.lab.cache.publish(RESOLUTIONS, key.as_str(), |dir| -> Result<()> {
             write_files(&rung.files, dir)?;
-            let mut arguments: Vec<String> = ["install", "--package-lock-only", WITHOUT_SCRIPTS].map(str::to_owned).into();
+            let mut arguments: Vec<String> =
+                ["install", "--package-lock-only", WITHOUT_SCRIPTS].map(str::to_owned).into();
             arguments.extend(["--omit-lockfile-registry-resolved", "--lockfile-version=3"].map(str::to_owned));
             arguments.extend(rung.before.map(|day| format!("--before={day}")));
             arguments.extend(options.iter().cloned());

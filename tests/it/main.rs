@@ -13,6 +13,7 @@ mod contract_sandbox;
 mod export;
 mod grade;
 mod harness;
+mod javascript;
 mod layers;
 mod mine;
 mod records;

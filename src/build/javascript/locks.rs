@@ -84,10 +84,7 @@ mod tests {
     fn both_yarns_are_read() {
         let first = "# yarn lockfile v1\n\n\n\"@babel/core@^7.0.0\", \"@babel/core@^7.1.0\":\n  version \"7.20.0\"\n  \
                      resolved \"https://x\"\n  dependencies:\n    b \"^1\"\n\nmocha@^9:\n  version \"9.2.2\"\n";
-        assert_eq!(
-            listed(&yarn(first)),
-            ["@babel/core ^7.0.0 7.20.0", "@babel/core ^7.1.0 7.20.0", "mocha ^9 9.2.2"]
-        );
+        assert_eq!(listed(&yarn(first)), ["@babel/core ^7.0.0 7.20.0", "@babel/core ^7.1.0 7.20.0", "mocha ^9 9.2.2"]);
         let later = "__metadata:\n  version: 6\n\n\"jest@npm:^29.0.0, jest@npm:^29.1.0\":\n  version: 29.5.0\n  \
                      resolution: \"jest@npm:29.5.0\"\n\n\"own@workspace:.\":\n  version: 0.0.0-use.local\n";
         let pins = yarn(later);

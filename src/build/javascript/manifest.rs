@@ -60,9 +60,11 @@ pub fn read(tree: &Tree, is_named: &dyn Fn(&str) -> bool) -> Option<Project> {
     let top = object(tree, "package.json")?;
     let mut files = Map::new();
     let mut own = cut(&top);
-    let needed = |name: &str| ["dependencies", "peerDependencies"].iter().any(|section| {
-        top.get(*section).and_then(Value::as_object).is_some_and(|entries| entries.contains_key(name))
-    });
+    let needed = |name: &str| {
+        ["dependencies", "peerDependencies"].iter().any(|section| {
+            top.get(*section).and_then(Value::as_object).is_some_and(|entries| entries.contains_key(name))
+        })
+    };
     let is_extension_of_eslint = needed("eslint");
     if let Some(entries) = own.get_mut("devDependencies").and_then(Value::as_object_mut) {
         entries.retain(|name, _| !is_tool(name) || is_extension_of_eslint || needed(name) || is_named(name));
@@ -204,7 +206,8 @@ mod tests {
     #[test]
     fn versions_and_scripts_make_no_other_environment() {
         let one = r#"{"name": "a", "version": "1.0.0", "scripts": {"test": "tap"}, "devDependencies": {"tap": "^16"}}"#;
-        let other = r#"{"name": "a", "version": "1.1.0", "scripts": {"test": "tap -R"}, "devDependencies": {"tap": "^16"}}"#;
+        let other =
+            r#"{"name": "a", "version": "1.1.0", "scripts": {"test": "tap -R"}, "devDependencies": {"tap": "^16"}}"#;
         let files = |text| read(&tree(&[("package.json", text)]), &|_| false).unwrap().files;
         assert_eq!(files(one), files(other));
     }

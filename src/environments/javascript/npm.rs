@@ -129,9 +129,24 @@ pub fn error_code(text: &str) -> Option<&str> {
 /// Says by npm's error code whether the network or the disk failed, rather than the repository.
 fn trouble_of_the_machine(text: &str) -> Option<&'static str> {
     match error_code(text)? {
-        "ENOTFOUND" | "EAI_AGAIN" | "ECONNREFUSED" | "ECONNRESET" | "ETIMEDOUT" | "ENETUNREACH" | "EHOSTUNREACH"
-        | "ERR_SOCKET_TIMEOUT" | "FETCH_ERROR" | "E408" | "E425" | "E429" | "E500" | "E502" | "E503" | "E504"
-        | "UNABLE_TO_GET_ISSUER_CERT_LOCALLY" | "SELF_SIGNED_CERT_IN_CHAIN" => Some("no_network"),
+        "ENOTFOUND"
+        | "EAI_AGAIN"
+        | "ECONNREFUSED"
+        | "ECONNRESET"
+        | "ETIMEDOUT"
+        | "ENETUNREACH"
+        | "EHOSTUNREACH"
+        | "ERR_SOCKET_TIMEOUT"
+        | "FETCH_ERROR"
+        | "E408"
+        | "E425"
+        | "E429"
+        | "E500"
+        | "E502"
+        | "E503"
+        | "E504"
+        | "UNABLE_TO_GET_ISSUER_CERT_LOCALLY"
+        | "SELF_SIGNED_CERT_IN_CHAIN" => Some("no_network"),
         "ENOSPC" | "EDQUOT" => Some("disk_full"),
         _ => None,
     }
@@ -141,8 +156,7 @@ fn trouble_of_the_machine(text: &str) -> Option<&'static str> {
 fn tail(text: &str) -> String {
     let is_error = |line: &&str| line.starts_with("npm error") || line.starts_with("npm ERR!");
     let is_log = |line: &&str| line.contains("A complete log of this run");
-    let mut kept: String =
-        text.lines().filter(is_error).filter(|line| !is_log(line)).collect::<Vec<_>>().join("\n");
+    let mut kept: String = text.lines().filter(is_error).filter(|line| !is_log(line)).collect::<Vec<_>>().join("\n");
     if kept.is_empty() {
         text.trim().clone_into(&mut kept);
         let start = kept.ceil_char_boundary(kept.len().saturating_sub(MAX_DETAIL_BYTES));
@@ -195,7 +209,10 @@ mod tests {
         assert_eq!(trouble_of_the_machine("npm error code ENOTFOUND\nnpm error errno"), Some("no_network"));
         assert_eq!(trouble_of_the_machine("npm ERR! code ENOSPC"), Some("disk_full"));
         assert_eq!(trouble_of_the_machine("npm error code ETARGET"), None);
-        assert_eq!(trouble_of_the_machine("npm error command failed\nnpm error code 1\nnpm error code ENOTFOUND"), None);
+        assert_eq!(
+            trouble_of_the_machine("npm error command failed\nnpm error code 1\nnpm error code ENOTFOUND"),
+            None
+        );
         assert_eq!(trouble_of_the_machine("install.js: code ENOTFOUND"), None);
     }
 

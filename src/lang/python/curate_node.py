@@ -1177,7 +1177,7 @@ def diagnosis(block, test):
         if not skipping:
             kept.append(line)
     exception = fields.get("name") or fields.get("type") or (None if "diff" not in text and "found" not in text else "AssertionError")
-    leaf = re.sub(r"#\d+\Z", "", test.rpartition(" > ")[2] or test.partition("::")[2])
+    leaf = re.sub(r"#\d+\Z", "", test.partition("::")[2].rpartition(" > ")[2])
     message = "\n".join([leaf] + kept).strip()
     return (exception.strip("'\"") if exception else None), stack, message
 

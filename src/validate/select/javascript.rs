@@ -15,7 +15,8 @@ const DIRECTORIES: [&str; 7] = ["test", "tests", "__tests__", "__test__", "spec"
 
 /// See [`super::test_files`].
 pub fn test_files(tree: &Tree, candidate: &Candidate, runner: Runner) -> Vec<String> {
-    let is_module = |path: &str| is_script_of_tests(path) && (tree.read)(path).is_some_and(|text| holds_tests(&text, runner));
+    let is_module =
+        |path: &str| is_script_of_tests(path) && (tree.read)(path).is_some_and(|text| holds_tests(&text, runner));
     let modules: Vec<&str> = tree.paths.iter().map(String::as_str).filter(|path| is_module(path)).collect();
     let mut selected = BTreeSet::new();
     for change in candidate.changes_of(Role::Test).filter(|change| change.new.is_some()) {
