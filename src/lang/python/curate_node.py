@@ -611,6 +611,8 @@ class Driver(object):
 class Together(Driver):
     """A runner that takes all files at once."""
 
+    only = None
+
     def run(self):
         files = self.listed()
         if files is not None and not files:
@@ -636,6 +638,8 @@ class Together(Driver):
         """Runs what a runner that does not tell its tests beforehand had not come to."""
 
     def take(self, event):
+        if self.only is not None and event.get("id", self.only) != self.only:
+            return
         if event.get("event") == "file_end":
             self.seen.add(event["file"])
         elif event.get("event") == "collected":
@@ -656,6 +660,8 @@ class Together(Driver):
         if not left or self.selection["kind"] == "tests" and len(self.selection["items"]) == 1 or len(left) > MAX_SINGLE:
             return
         for test in left:
+            # The runner tells of the others as skipped.
+            self.only = test
             self.report.begin(test)
             ending = self.start([test.partition("::")[0]], [test])
             if not ending.done or ending.timed_out:
@@ -834,6 +840,10 @@ class Jest(Together):
 
 
 class Vitest(Together):
+    def busy(self):
+        # It tells of a test's begin only when the thread of the tests has time for it.
+        return len(self.report.known) > len(self.report.settled)
+
     def every_file(self):
         pattern = re.compile(r"\.(?:test|spec)\.[cm]?[jt]sx?\Z")
         return [path for path in tree_files(self.root) if pattern.search(path)]
