@@ -183,12 +183,11 @@ pub fn without_origins(mut lock: Value) -> Value {
         lock.insert("name".to_owned(), json!(NAME));
         lock.remove("version");
     }
-    if let Some(packages) = lock.get_mut("packages").and_then(Value::as_object_mut) {
-        if let Some(own) = packages.get_mut("").and_then(Value::as_object_mut) {
-            own.insert("name".to_owned(), json!(NAME));
-            for field in ["version", "license", "engines", "bin"] {
-                own.remove(field);
-            }
+    let own = lock.get_mut("packages").and_then(|packages| packages.get_mut("")?.as_object_mut());
+    if let Some(own) = own {
+        own.insert("name".to_owned(), json!(NAME));
+        for field in ["version", "license", "engines", "bin"] {
+            own.remove(field);
         }
     }
     lock

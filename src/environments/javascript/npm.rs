@@ -193,7 +193,7 @@ fn registry_of(npmrc: &str) -> Option<String> {
         let (name, value) = line.split_once('=')?;
         (name.trim() == "registry").then(|| value.trim().trim_matches('"'))
     });
-    let url = values.last().filter(|url| url.starts_with("http"))?;
+    let url = values.fold(None, |_, value| Some(value)).filter(|url| url.starts_with("http"))?;
     let (scheme, rest) = url.split_once("://")?;
     let host = rest.split('/').next()?;
     let bare = host.rsplit_once('@').map_or(host, |(_, host)| host);
