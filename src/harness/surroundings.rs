@@ -13,7 +13,7 @@ use super::Subject;
 use crate::{
     environments,
     lab::Lab,
-    lang::{self, Layout, RESULTS, RUNNERS, SCRIPTS},
+    lang::{self, Layout, RESULTS, RUNNERS},
     record::{
         environment::{Build, LayerFile},
         failure::{Blame, Failure, Phase},
@@ -76,7 +76,7 @@ fn lay_out(lab: &Lab, build: &Build, environment: PathBuf) -> Result<Surrounding
         Ok(path)
     };
     let (runners, metadata, results) = (place("runners")?, place("metadata")?, place("results")?);
-    for (name, text) in SCRIPTS {
+    for (name, text) in lang::scripts() {
         write(&runners.join(name), text.as_bytes())?;
     }
     for file in &build.metadata {

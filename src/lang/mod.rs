@@ -28,8 +28,8 @@ pub const RUNNERS: &str = "/opt/curate";
 /// Where the results directory is shown inside a sandbox, writable.
 pub const RESULTS: &str = "/results";
 
-/// The scripts to show at [`RUNNERS`], by name; the same for every runner.
-pub const SCRIPTS: [(&str, &str); 7] = [
+/// What plans start, with what that imports, by name.
+const SCRIPTS: [(&str, &str); 8] = [
     ("curate_channel.py", include_str!("python/curate_channel.py")),
     (pytest::NAME, pytest::SCRIPT),
     (unittest::NAME, unittest::SCRIPT),
@@ -37,7 +37,13 @@ pub const SCRIPTS: [(&str, &str); 7] = [
     (go::PROCESS_NAME, go::PROCESS_SCRIPT),
     (go::SOURCE_NAME, go::SOURCE_SCRIPT),
     (rust::NAME, rust::SCRIPT),
+    (javascript::NAME, javascript::SCRIPT),
 ];
+
+/// Returns the files to show at [`RUNNERS`], by name; the same for every runner.
+pub fn scripts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SCRIPTS.into_iter().chain(javascript::MODULES)
+}
 
 /// Runs the scripts for all languages but Python, which has its own interpreter in the environment.
 const DRIVER: &str = "/usr/bin/python3";
@@ -58,7 +64,7 @@ pub struct Layout {
 pub fn layout(build: &Build) -> Layout {
     match build.runner.language() {
         Language::Python => python::layout(build),
-        Language::Javascript => javascript::layout(),
+        Language::Javascript => javascript::layout(build),
         Language::Rust => rust::layout(build),
         Language::Go => go::layout(build),
     }
@@ -158,6 +164,11 @@ pub fn file_of(runner: Runner, test_id: &str) -> Option<&str> {
     }
 }
 
+/// Says whether a runner runs all tests of a file whichever of them are asked for.
+pub fn runs_whole_files(runner: Runner) -> bool {
+    matches!(runner, Runner::NodeTest | Runner::Tap)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,8 +199,8 @@ mod tests {
 
     #[test]
     fn every_planned_script_is_shown() {
-        for name in [pytest::NAME, unittest::NAME, go::NAME, rust::NAME] {
-            assert!(SCRIPTS.iter().any(|(shown, text)| *shown == name && text.contains("import curate_channel")));
+        for name in [pytest::NAME, unittest::NAME, go::NAME, rust::NAME, javascript::NAME] {
+            assert!(scripts().any(|(shown, text)| shown == name && text.contains("import curate_channel")));
         }
     }
 

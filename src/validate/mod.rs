@@ -301,7 +301,8 @@ impl Examination<'_> {
         let mut before = Before { merged: plain, stubbed: BTreeSet::new(), uncollected };
         let retry = stubs.unwrap_or(uncollected);
         let is_compiled = trim::is_compiled(self.context.candidate.language);
-        let again = match (retry, is_compiled, self.bench.trimmed.is_some()) {
+        let has_remedy = is_compiled || self.context.candidate.language == Language::Python;
+        let again = match (retry && has_remedy, is_compiled, self.bench.trimmed.is_some()) {
             (false, _, _) => None,
             (true, true, false) => self.trim(selection, &before.merged)?,
             (true, _, _) => {

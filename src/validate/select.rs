@@ -1,10 +1,15 @@
 //! Which test files show what a change does. Pure: reads the tree through a function.
 
+mod javascript;
+
 use std::collections::BTreeSet;
 
 use configparser::ini::Ini;
 
-use crate::record::{candidate::Candidate, environment::Runner};
+use crate::record::{
+    candidate::Candidate,
+    environment::{Language, Runner},
+};
 
 /// A tree to look into: its paths, and a way to read one.
 pub struct Tree<'a> {
@@ -22,6 +27,9 @@ pub fn test_files(tree: &Tree, candidate: &Candidate, runner: Runner) -> Vec<Str
     }
     if runner == Runner::Cargo {
         return rust_files(tree, candidate);
+    }
+    if runner.language() == Language::Javascript {
+        return javascript::test_files(tree, candidate, runner);
     }
     let patterns = module_patterns(tree, runner);
     let modules: Vec<&str> = tree.paths.iter().map(String::as_str).filter(|path| is_module(path, &patterns)).collect();

@@ -10,10 +10,17 @@ use super::{
     runs::Seen,
     verdict::{Class, Instability, class, is_fix, settle},
 };
-use crate::record::{
-    suite::{Report, Selection, Status, TreeState, Variation},
-    task::{EvidenceLabel, QuarantineReason, Transition},
+use crate::{
+    lang,
+    record::{
+        environment::{Language, Runner},
+        suite::{Report, Selection, Status, TreeState, Variation},
+        task::{EvidenceLabel, QuarantineReason, Transition},
+    },
 };
+
+/// JavaScript's fail-to-pass tests that are run alone one by one; the rest together in one process.
+const MAX_ALONE: usize = 40;
 
 /// The whole suite's reports.
 pub(super) struct Suite {
@@ -21,6 +28,14 @@ pub(super) struct Suite {
     pub(super) before: Report,
     /// Of the slower run of the fixed state.
     pub(super) wall_ms: u64,
+}
+
+fn by_file(runner: Runner, ids: &[String]) -> Vec<Vec<String>> {
+    let mut files: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for id in ids {
+        files.entry(lang::file_of(runner, id).unwrap_or_default()).or_default().push(id.clone());
+    }
+    files.into_values().collect()
 }
 
 impl Examination<'_> {
@@ -170,18 +185,35 @@ impl Examination<'_> {
     /// Runs each fail-to-pass test of the fixed state alone; one that needs its neighbours is quarantined.
     pub(super) fn alone(&mut self, mut fail_to_pass: BTreeSet<String>) -> Result<BTreeSet<String>, Stop> {
         let ids: Vec<String> = fail_to_pass.iter().cloned().collect();
-        for id in self.not_passing(Selection::Alone(ids))? {
-            // A process of its own decides: the one it shared its imports with may be what it did not bear.
-            let mut fails = || Ok::<bool, Stop>(!self.not_passing(Selection::Tests(vec![id.clone()]))?.is_empty());
-            let reason = match (fails()?, fails()?) {
-                (false, false) => continue,
-                (true, true) => QuarantineReason::OrderDependent,
-                (true, false) | (false, true) => QuarantineReason::Unstable,
-            };
-            fail_to_pass.remove(&id);
-            self.quarantined.insert(id, reason);
+        for group in self.alone_groups(ids) {
+            for id in self.not_passing(group)? {
+                // A process of its own decides: the one it shared its imports with may be what it did not bear.
+                let mut fails = || Ok::<bool, Stop>(!self.not_passing(Selection::Tests(vec![id.clone()]))?.is_empty());
+                let reason = match (fails()?, fails()?) {
+                    (false, false) => continue,
+                    (true, true) => QuarantineReason::OrderDependent,
+                    (true, false) | (false, true) => QuarantineReason::Unstable,
+                };
+                fail_to_pass.remove(&id);
+                self.quarantined.insert(id, reason);
+            }
         }
         if fail_to_pass.is_empty() { Err(self.all_quarantined()) } else { Ok(fail_to_pass) }
+    }
+
+    /// Returns the runs that show each test alone: one where the runner parts them, for JavaScript one a test, or a file
+    /// where the runner goes through all of it whichever test is asked for.
+    fn alone_groups(&self, ids: Vec<String>) -> Vec<Selection> {
+        let runner = self.context.build.runner;
+        if runner.language() != Language::Javascript {
+            return vec![Selection::Alone(ids)];
+        }
+        if lang::runs_whole_files(runner) {
+            return by_file(runner, &ids).into_iter().map(Selection::Tests).collect();
+        }
+        let (single, rest) = ids.split_at(ids.len().min(MAX_ALONE));
+        let single = single.iter().map(|id| Selection::Tests(vec![id.clone()]));
+        single.chain((!rest.is_empty()).then(|| Selection::Tests(rest.to_vec()))).collect()
     }
 
     fn not_passing(&mut self, selection: Selection) -> Result<Vec<String>, Stop> {

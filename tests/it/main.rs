@@ -14,6 +14,7 @@ mod export;
 mod go;
 mod grade;
 mod harness;
+mod javascript;
 mod layers;
 mod mine;
 mod records;
