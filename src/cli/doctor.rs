@@ -68,6 +68,17 @@ fn examine() -> Vec<Finding> {
         findings.extend(kernel(cache));
         findings.extend(python(cache));
     }
+    for (name, program, mend) in [
+        (
+            "node",
+            "npm",
+            "install Node.js with npm for repositories in JavaScript or TypeScript (apt-get install nodejs npm)",
+        ),
+        ("cargo", "cargo", "install Rust from https://rustup.rs for repositories in Rust"),
+        ("go", "go", "apt-get install golang-go for repositories in Go"),
+    ] {
+        findings.push(finding(name, true, on_path(program).as_ref().map(Clone::clone), mend));
+    }
     findings
 }
 

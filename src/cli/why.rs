@@ -85,8 +85,9 @@ fn candidate_text(records: &Records, id: &str) -> String {
         Some(Ok(build)) => {
             let recipe = &build.recipe;
             text.push_str(&format!(
-                "  environment: {} Python {} ({}), {} as of {}, rung {}\n",
+                "  environment: {} {} {} ({}), {} as of {}, rung {}\n",
                 build.environment.key.short(),
+                build.environment.toolchain.language.toolchain_name(),
                 build.environment.toolchain.version,
                 recipe.interpreter_reason,
                 build.runner.name(),

@@ -28,6 +28,16 @@ impl Language {
             Language::Go => "go",
         }
     }
+
+    /// Returns what a toolchain of the language is called on screen.
+    pub fn toolchain_name(self) -> &'static str {
+        match self {
+            Language::Python => "Python",
+            Language::Javascript => "Node.js",
+            Language::Rust => "Rust",
+            Language::Go => "Go",
+        }
+    }
 }
 
 /// The test runner of a repository.

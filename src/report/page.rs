@@ -41,7 +41,7 @@ struct TaskRow<'a> {
     evidence: String,
     n_fail_to_pass: usize,
     n_pass_to_pass: usize,
-    python: &'a str,
+    toolchain: String,
     environment: &'a str,
     license: Option<&'a str>,
     /// Numbers of its episodes.
@@ -190,7 +190,11 @@ fn task_row<'a>(task: &'a Task, input: &'a Input) -> TaskRow<'a> {
         evidence: name_of(task.hidden.label),
         n_fail_to_pass: task.hidden.fail_to_pass.len(),
         n_pass_to_pass: task.hidden.pass_to_pass.len(),
-        python: &public.build.environment.toolchain.version,
+        toolchain: format!(
+            "{} {}",
+            public.build.environment.toolchain.language.toolchain_name(),
+            public.build.environment.toolchain.version
+        ),
         environment: public.build.environment.key.short(),
         license: public.license.as_deref(),
         episodes: input.episodes.iter().enumerate().filter_map(mine).collect(),
