@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 #[derive(Debug)]
 pub struct Partial {
     file: File,
-    partial: PathBuf,
+    path: PathBuf,
     target: PathBuf,
     is_published: bool,
 }
@@ -34,7 +34,7 @@ impl Partial {
             Err(TryLockError::Error(error)) => return Err(error).with_context(context),
         }
         file.set_len(0).with_context(context)?;
-        Ok(Partial { file, partial, target: target.to_owned(), is_published: false })
+        Ok(Partial { file, path: partial, target: target.to_owned(), is_published: false })
     }
 
     /// Flushes the file and gives it its name.
@@ -43,7 +43,7 @@ impl Partial {
     /// It cannot be flushed or named; the target is then as it was.
     pub fn publish(mut self) -> Result<()> {
         self.file.sync_all().with_context(|| format!("flush `{}`", self.target.display()))?;
-        fs::rename(&self.partial, &self.target).with_context(|| format!("name `{}`", self.target.display()))?;
+        fs::rename(&self.path, &self.target).with_context(|| format!("name `{}`", self.target.display()))?;
         self.is_published = true;
         sync_dir(directory(&self.target))
     }
@@ -63,7 +63,7 @@ impl Drop for Partial {
     fn drop(&mut self) {
         if !self.is_published {
             // What cannot be removed now, the next try overwrites.
-            let _ = fs::remove_file(&self.partial);
+            let _ = fs::remove_file(&self.path);
         }
     }
 }

@@ -116,7 +116,7 @@ pub fn language(path: &[u8]) -> Option<Language> {
     let text = String::from_utf8_lossy(path).to_lowercase();
     let name = text.rsplit('/').next().unwrap_or_default();
     let has = |ending: &&str| name.ends_with(ending) && name.len() > ending.len();
-    SOURCE_ENDINGS.iter().find(|(_, endings)| endings.iter().any(|ending| has(ending))).map(|(language, _)| *language)
+    SOURCE_ENDINGS.iter().find(|(_, endings)| endings.iter().any(&has)).map(|(language, _)| *language)
 }
 
 /// Says whether a script declares types or configures a tool (`index.d.ts`, `jest.config.js`).
