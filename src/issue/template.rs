@@ -19,6 +19,9 @@ const MAX_LINES: usize = 8;
 const MAX_LINE_BYTES: usize = 300;
 
 static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[A-Za-z_][A-Za-z0-9_]*").expect("a valid pattern"));
+/// How Python names what is defined inside a function.
+static LOCAL: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"[A-Za-z_][A-Za-z0-9_.]*\.<locals>\.").expect("a valid pattern"));
 /// A definition in a context line, an added line or the heading of a hunk.
 static DEFINITION: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?:^[ +]\s*|@@ .*)(?:def|class)\s+([A-Za-z_][A-Za-z0-9_]*)").expect("a valid pattern")
@@ -94,7 +97,9 @@ fn symptom(task: &Task, failing: &FailingTest) -> Vec<String> {
 fn message_lines(failing: &FailingTest) -> Vec<String> {
     let exception = failing.exception.as_deref().unwrap_or("Error");
     let exception = exception.rsplit('.').next().unwrap_or(exception);
-    let mut raw = failing.message.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "^");
+    // A function that a test defines is named after the test.
+    let message = LOCAL.replace_all(&failing.message, "");
+    let mut raw = message.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "^");
     let first = raw.next().unwrap_or_default();
     let mut lines = vec![match (exception, comparison(first)) {
         ("AssertionError", Some((got, expected))) => {
@@ -242,5 +247,12 @@ mod tests {
         let text = fill(&task, |_| true).unwrap();
         assert!(text.contains("- A result is `3`, but `4` is expected.\n  There, `3 = ratio(6, 2)`."), "{text}");
         assert_eq!(comparison("assert (a == b) == c"), None);
+    }
+
+    #[test]
+    fn a_function_that_a_test_defines_does_not_give_the_tests_name_away() {
+        let task = task("test_wraps.<locals>.f() takes 1 positional argument but 2 were given");
+        let text = fill(&task, |line| !line.contains("test_wraps")).unwrap();
+        assert!(text.contains("f() takes 1 positional argument"), "{text}");
     }
 }

@@ -9,6 +9,9 @@
 //! workers to ava's main process, and what tap itself writes to its standard output, told from what others write there
 //! by the immediate caller. Points of tap that do not add up with its numbers and plans make the file's tests fail.
 //!
+//! A test that never returns to the event loop is known by name but under tap, where the time-out is that of the last test
+//! it has spoken of, and under `node:test`, where it is the file's.
+//!
 //! Linters before and after the tests do not run and coverage thresholds are off. What else the repository's scripts
 //! run before its tests (`pretest`, the commands before the runner in `test`, and `build` where the package's `main`
 //! is missing) runs in the sandbox first; its failure decides nothing, the tests do.

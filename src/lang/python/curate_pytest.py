@@ -122,6 +122,10 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
     innermost = pytest.hookimpl(hookwrapper=True, trylast=True)
     outermost = pytest.hookimpl(hookwrapper=True, tryfirst=True)
 
+    def test_id(node):
+        # pytest before version 4 names the instance of a test's class too.
+        return channel.text(node.nodeid).replace("::()", "")
+
     class Phase(object):
         """What was seen of one phase of the running test."""
 
@@ -202,8 +206,8 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
             yield
             if selection["kind"] == "tests":
                 is_chosen = channel.chooser(selection, plan["loose"])
-                chosen = [item for item in items if is_chosen(channel.text(item.nodeid))]
-                left = [item for item in items if not is_chosen(channel.text(item.nodeid))]
+                chosen = [item for item in items if is_chosen(test_id(item))]
+                left = [item for item in items if not is_chosen(test_id(item))]
                 items[:] = chosen
                 if left:
                     config.hook.pytest_deselected(items=left)
@@ -211,13 +215,13 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
                 items[:] = channel.shuffled(items, self.groups, plan["order_seed"])
 
         def groups(self, item):
-            return item.nodeid.split("[")[0].split("::")[:-1] or [item.nodeid]
+            return test_id(item).split("[")[0].split("::")[:-1] or [test_id(item)]
 
         @last
         def pytest_collection_finish(self, session):
             if stubs is not None:
                 stubs.stop()
-            ids = [item.nodeid for item in session.items]
+            ids = [test_id(item) for item in session.items]
             self.n_collected = len(set(ids))
             recorder.write_collected(ids)
 
@@ -235,7 +239,7 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
         @outermost
         def pytest_runtest_protocol(self, item, nextitem):
             self.phases = {}
-            self.running = channel.text(item.nodeid)
+            self.running = test_id(item)
             recorder.write("test_start", id=self.running)
             began = watch.clock()
             outcome = yield
@@ -284,7 +288,7 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
 
         @outermost
         def pytest_runtest_logreport(self, report):
-            if self.running is not None and channel.text(report.nodeid) == self.running:
+            if self.running is not None and test_id(report) == self.running:
                 self.judge(report)
             yield
 
