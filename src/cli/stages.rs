@@ -77,7 +77,7 @@ pub struct ValidateStage<'a> {
 
 impl Stage for ValidateStage<'_> {
     const NAME: &'static str = "validate";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     type Input = (Candidate, Build);
     type Output = Validation;
 

@@ -20,7 +20,8 @@ pub struct Tree<'a> {
 /// Returns the test modules that a candidate's test changes touch, sorted.
 ///
 /// A changed test module stands for itself; a changed support file (fixture, data, helper, `conftest.py`) stands for
-/// the test modules that name it, else for those below its directory.
+/// the test modules that name it, else for those below its directory, unless one of them changes too: then that one
+/// shows what the support file is changed for.
 pub fn test_files(tree: &Tree, candidate: &Candidate, runner: Runner) -> Vec<String> {
     if runner == Runner::Go {
         return go_test_files(tree, candidate);
@@ -33,13 +34,14 @@ pub fn test_files(tree: &Tree, candidate: &Candidate, runner: Runner) -> Vec<Str
     }
     let patterns = module_patterns(tree, runner);
     let modules: Vec<&str> = tree.paths.iter().map(String::as_str).filter(|path| is_module(path, &patterns)).collect();
-    let mut selected = BTreeSet::new();
-    for change in candidate.changes.iter().filter(|change| change.changes_tests() && change.new.is_some()) {
-        let path = change.path.escaped();
-        if is_module(&path, &patterns) {
-            selected.insert(path);
-        } else {
-            selected.extend(users_of(tree, &modules, &path).into_iter().map(str::to_owned));
+    let changed = candidate.changes.iter().filter(|change| change.changes_tests() && change.new.is_some());
+    let (touched, support): (BTreeSet<String>, BTreeSet<String>) =
+        changed.map(|change| change.path.escaped()).partition(|path| is_module(path, &patterns));
+    let mut selected = touched.clone();
+    for path in support {
+        let users = users_of(tree, &modules, &path);
+        if !users.iter().any(|user| touched.contains(*user)) {
+            selected.extend(users.into_iter().map(str::to_owned));
         }
     }
     selected.into_iter().collect()
@@ -284,6 +286,10 @@ mod tests {
         assert_eq!(select(&files, &["tests/cases.json"]), ["tests/test_a.py"]);
         assert_eq!(select(&files, &["tests/sub/conftest.py"]), ["tests/sub/test_c.py"]);
         assert_eq!(select(&files, &["tests/sub/lonely.txt"]), ["tests/sub/test_c.py"]);
+        let shared =
+            [("tests/base.py", ""), ("tests/test_a.py", "from tests.base import x"), ("tests/test_b.py", "base")];
+        assert_eq!(select(&shared, &["tests/base.py"]), ["tests/test_a.py", "tests/test_b.py"]);
+        assert_eq!(select(&shared, &["tests/base.py", "tests/test_a.py"]), ["tests/test_a.py"]);
     }
 
     #[test]
