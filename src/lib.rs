@@ -43,6 +43,7 @@ pub mod interpreters;
 pub mod interrupt;
 pub mod lab;
 pub mod lang;
+pub mod online;
 pub mod pipeline;
 pub mod process;
 pub mod sandbox;

@@ -18,14 +18,14 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     cache::Cache,
-    interrupt::Interrupted,
     lab::Lab,
+    online::{self, Dialect},
     process,
     record::{
         environment::Toolchain,
-        failure::{Blame, DISK_FULL, Failure, Phase, is_full_disk},
+        failure::{DISK_FULL, is_full_disk},
     },
-    sandbox::{self, Exit, Limits, Mount, Output, Spec, overlay::Workspace},
+    sandbox::{self, Limits, Mount, Output, Spec, overlay::Workspace},
 };
 
 /// The version that is provisioned.
@@ -48,7 +48,7 @@ const WHEELS: [(&str, &str, &str); 2] = [
 ];
 
 /// Variables of the caller's environment that uv may need to reach an index, and nothing else.
-const PASSED: [&str; 20] = [
+const PASSED: [&str; 12] = [
     "UV_INDEX",
     "UV_DEFAULT_INDEX",
     "UV_INDEX_URL",
@@ -60,20 +60,11 @@ const PASSED: [&str; 20] = [
     "UV_SYSTEM_CERTS",
     "UV_HTTP_TIMEOUT",
     "UV_CONCURRENT_DOWNLOADS",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
     "UV_HTTP_RETRIES",
 ];
 
 const INSIDE: &str = "/opt/uv";
 const CACHE_INSIDE: &str = "/opt/uv-cache";
-const CERTIFICATES_INSIDE: &str = "/opt/certificates";
 
 /// Returns a usable uv: the real program on `PATH` if it is new enough, else the pinned one from the cache, downloaded
 /// from the package index when it is not there yet.
@@ -254,22 +245,11 @@ pub fn mount_of(interpreter: &Toolchain) -> Option<Mount> {
 }
 
 /// Turns anything but success into an error that carries a [`Failure`] or [`Interrupted`].
+///
+/// # Errors
+/// As [`online::check`].
 pub fn check(kind: &str, output: &Output) -> Result<()> {
-    let text = format!("{}\n{}", output.stdout.text(), output.stderr.text());
-    let failure = match output.exit {
-        Exit::Code(0) => return Ok(()),
-        Exit::Interrupted => bail!(Interrupted),
-        Exit::Lost => Failure::new(Phase::Build, "sandbox_lost", Blame::Infra, tail(&text)),
-        Exit::TimedOut => {
-            let detail = format!("{}\nstopped after {} s", tail(&text), output.wall.as_secs());
-            Failure::new(Phase::Build, kind, Blame::Repo, detail)
-        }
-        Exit::Code(_) | Exit::Signal(_) | Exit::OutOfMemory => match trouble_of_the_machine(&text) {
-            Some(machine) => Failure::new(Phase::Build, machine, Blame::Infra, tail(&text)),
-            None => Failure::new(Phase::Build, kind, Blame::Repo, tail(&text)),
-        },
-    };
-    Err(failure.into())
+    online::check(&Dialect { trouble_of_the_machine, tail: online::tail }, kind, output)
 }
 
 /// Says by uv's messages whether the network or the disk failed, rather than the repository.
@@ -297,35 +277,16 @@ fn trouble_of_the_machine(text: &str) -> Option<&'static str> {
     is_full_disk(text).then_some(DISK_FULL)
 }
 
-/// Returns the last 2,000 bytes, whole characters.
-pub fn tail(text: &str) -> String {
-    let text = text.trim();
-    let mut start = text.len().saturating_sub(2000);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    text[start..].to_owned()
-}
-
 /// Returns the index, proxy and certificate settings of the caller; certificates are mounted where needed.
-pub fn passed_on(mounts: &mut Vec<Mount>) -> Vec<(String, String)> {
-    let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-    let mut passed: Vec<(String, String)> =
-        PASSED.iter().filter_map(|name| Some(((*name).to_owned(), set(name)?))).collect();
-    if set("UV_DEFAULT_INDEX").is_none()
-        && set("UV_INDEX_URL").is_none()
-        && let Some(url) = set("PIP_INDEX_URL")
+fn passed_on(mounts: &mut Vec<Mount>) -> Vec<(String, String)> {
+    let mut passed = online::variables(&PASSED);
+    if online::set("UV_DEFAULT_INDEX").is_none()
+        && online::set("UV_INDEX_URL").is_none()
+        && let Some(url) = online::set("PIP_INDEX_URL")
     {
         passed.push((String::from("UV_DEFAULT_INDEX"), url));
     }
-    for (name, inside) in [("SSL_CERT_FILE", "file.pem"), ("SSL_CERT_DIR", "dir")] {
-        let host = set(name).map(PathBuf::from).and_then(|path| path.canonicalize().ok());
-        if let Some(host) = host {
-            let inside = format!("{CERTIFICATES_INSIDE}/{inside}");
-            passed.push((name.to_owned(), inside.clone()));
-            mounts.push(Mount { host, inside: inside.into(), writable: false });
-        }
-    }
+    passed.extend(online::certificates(mounts));
     passed
 }
 

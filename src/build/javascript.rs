@@ -13,9 +13,10 @@ mod runner;
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
-use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
+use jiff::{ToSpan, civil::Date};
 use serde_json::{Map, Value};
 
+use super::{day, of_repository, outcome};
 use crate::{
     config,
     environments::{
@@ -79,11 +80,7 @@ pub fn build(
         return fail("no_runner", Blame::Repo, "`package.json` names no test runner that is supported");
     };
     let attempt = Attempt { lab, candidate, project: &project, tree: &tree, toolchain, runner, settings };
-    match attempt.climb() {
-        Ok(build) => Ok(Ok(build)),
-        Err(error) if crate::interrupt::requested() => Err(error),
-        Err(error) => error.downcast::<Failure>().map(Err),
-    }
+    outcome(attempt.climb())
 }
 
 /// The texts of a tree that say what it needs, and all its paths.
@@ -298,24 +295,8 @@ fn is_peer_conflict(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Failure>().is_some_and(|failure| npm::error_code(&failure.detail) == Some("ERESOLVE"))
 }
 
-/// Returns the failure of the repository's doing; what the machine or the user did passes through as an error.
-fn of_repository(error: anyhow::Error) -> Result<Failure> {
-    match error.downcast::<Failure>() {
-        Ok(failure) if failure.is_transient() => Err(anyhow!(failure)),
-        Ok(failure) => Ok(failure),
-        Err(error) => Err(error),
-    }
-}
-
 /// Returns one line on a rung that did not hold.
 fn note(rung: &str, failure: &Failure) -> String {
     let lines = failure.detail.lines().map(str::trim).filter(|line| !line.is_empty()).take(2).collect::<Vec<_>>();
     format!("{rung}: {}: {}", failure.kind, lines.join("; "))
-}
-
-/// Returns the UTC day of an instant in seconds since 1970; one outside of time's range is taken as its end.
-fn day(seconds: i64) -> Date {
-    let seconds = seconds.clamp(Timestamp::MIN.as_second() + 86_400, Timestamp::MAX.as_second() - 86_400);
-    let instant = Timestamp::from_second(seconds).expect("clamped to the range of time stamps");
-    TimeZone::UTC.to_datetime(instant).date()
 }

@@ -11,7 +11,8 @@ pub mod rust;
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
 use crate::{
     config,
@@ -19,7 +20,7 @@ use crate::{
     lab::Lab,
     record::{
         candidate::Candidate,
-        environment::{BuildOutcome, Language},
+        environment::{Build, BuildOutcome, Language},
         failure::{Blame, Failure, Phase},
     },
     sources,
@@ -52,4 +53,29 @@ pub fn build(
         }
         outcome => outcome,
     }
+}
+
+/// Returns what came of a build: a failure of the subject is a record, anything else an error.
+fn outcome(build: Result<Build>) -> Result<BuildOutcome> {
+    match build {
+        Ok(build) => Ok(Ok(build)),
+        Err(error) if crate::interrupt::requested() => Err(error),
+        Err(error) => error.downcast::<Failure>().map(Err),
+    }
+}
+
+/// Returns the failure of the repository's doing; what the machine or the user did passes through as an error.
+fn of_repository(error: anyhow::Error) -> Result<Failure> {
+    match error.downcast::<Failure>() {
+        Ok(failure) if failure.is_transient() => Err(anyhow!(failure)),
+        Ok(failure) => Ok(failure),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the UTC day of an instant in seconds since 1970; one outside of time's range is taken as its end.
+fn day(seconds: i64) -> Date {
+    let seconds = seconds.clamp(Timestamp::MIN.as_second() + 86_400, Timestamp::MAX.as_second() - 86_400);
+    let instant = Timestamp::from_second(seconds).expect("clamped to the range of time stamps");
+    TimeZone::UTC.to_datetime(instant).date()
 }

@@ -11,18 +11,18 @@
 
 use std::{env, fs, path::Path, path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::{
-    interrupt::Interrupted,
     lab::Lab,
     lang::go::{ADDRESS_SPACE_BYTES, COMPILED, MODULES, variables},
+    online::{self, Dialect},
     process,
     record::{
         environment::{Environment, Language, Toolchain},
-        failure::{Blame, Failure, Phase},
+        failure::{Blame, DISK_FULL, Failure, Phase},
     },
-    sandbox::{self, ENVIRONMENT, Exit, Limits, Mount, Output, Spec, overlay::Workspace},
+    sandbox::{self, ENVIRONMENT, Limits, Mount, Output, Spec, overlay::Workspace},
     uv,
 };
 
@@ -33,25 +33,10 @@ const INSTALL_WALL: Duration = Duration::from_mins(15);
 const DOWNLOADS: &str = "go";
 const DOWNLOADS_INSIDE: &str = "/opt/go-downloads";
 const LOCK_INSIDE: &str = "/opt/lock";
-const CERTIFICATES_INSIDE: &str = "/opt/certificates";
 const DEFAULT_PROXY: &str = "https://proxy.golang.org,direct";
 
 /// Variables of the caller's environment that reach the go command while it has a network.
-const PASSED: [&str; 13] = [
-    "GOPRIVATE",
-    "GONOPROXY",
-    "GOINSECURE",
-    "GOSUMDB",
-    "GONOSUMDB",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-];
+const PASSED: [&str; 5] = ["GOPRIVATE", "GONOPROXY", "GOINSECURE", "GOSUMDB", "GONOSUMDB"];
 
 /// Packages of the standard library that nearly every test needs; compiled where the toolchain does not bring them.
 const STANDARD: &str = "bytes context encoding/json errors fmt io math net/http os os/exec reflect regexp sort strings \
@@ -258,39 +243,32 @@ pub fn run(lab: &Lab, kind: &str, job: &Job) -> Result<Output> {
 
 /// Returns the proxy and certificate settings of the caller, and shows what they name on this machine.
 fn passed_on(mounts: &mut Vec<Mount>) -> Vec<(String, String)> {
-    let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-    let mut passed: Vec<(String, String)> =
-        PASSED.iter().filter_map(|name| Some(((*name).to_owned(), set(name)?))).collect();
-    let proxy = set("GOPROXY").unwrap_or_else(|| DEFAULT_PROXY.to_owned());
+    let mut passed = online::variables(&PASSED);
+    let proxy = online::set("GOPROXY").unwrap_or_else(|| DEFAULT_PROXY.to_owned());
     for directory in proxy.split([',', '|']).filter_map(|one| one.strip_prefix("file://")).map(PathBuf::from) {
         if directory.is_dir() {
             mounts.push(Mount { host: directory.clone(), inside: directory, writable: false });
         }
     }
     passed.push(("GOPROXY".to_owned(), proxy));
-    for (name, inside) in [("SSL_CERT_FILE", "file.pem"), ("SSL_CERT_DIR", "dir")] {
-        if let Some(host) = set(name).map(PathBuf::from).and_then(|path| path.canonicalize().ok()) {
-            let inside = format!("{CERTIFICATES_INSIDE}/{inside}");
-            passed.push((name.to_owned(), inside.clone()));
-            mounts.push(Mount { host, inside: inside.into(), writable: false });
-        }
-    }
+    passed.extend(online::certificates(mounts));
     passed
 }
 
 fn check(kind: &str, output: &Output) -> Result<()> {
-    let text = format!("{}\n{}", output.stdout.text(), output.stderr.text());
-    match output.exit {
-        Exit::Code(0) => Ok(()),
-        Exit::Interrupted => Err(Interrupted.into()),
-        Exit::Code(_) | Exit::Signal(_) => Err(anyhow!(failure(kind, &text))),
-        // Limits and lost sandboxes are the same whatever ran.
-        Exit::Lost | Exit::TimedOut | Exit::OutOfMemory => uv::check(kind, output),
-    }
+    online::check(&Dialect { trouble_of_the_machine, tail: online::tail }, kind, output)
 }
 
 /// Returns the failure that the go command's words speak of: the machine's, or of a given kind.
 pub fn failure(kind: &str, text: &str) -> Failure {
+    match trouble_of_the_machine(text) {
+        Some(machine) => Failure::new(Phase::Build, machine, Blame::Infra, online::tail(text)),
+        None => Failure::new(Phase::Build, kind, Blame::Repo, online::tail(text)),
+    }
+}
+
+/// Says by the go command's words whether the network or the disk failed, rather than the repository.
+fn trouble_of_the_machine(text: &str) -> Option<&'static str> {
     const NETWORK: [&str; 8] = [
         "no such host",
         "server misbehaving",
@@ -304,12 +282,9 @@ pub fn failure(kind: &str, text: &str) -> Failure {
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     // A status above 500 speaks of the proxy itself; 404 and 410 of what was asked for.
     if has(&NETWORK) || has(&[": 500 ", ": 502 ", ": 503 ", ": 504 ", ": 429 "]) {
-        return Failure::new(Phase::Build, "no_network", Blame::Infra, uv::tail(text));
+        return Some("no_network");
     }
-    if has(&["no space left on device", "disk quota exceeded"]) {
-        return Failure::new(Phase::Build, "disk_full", Blame::Infra, uv::tail(text));
-    }
-    Failure::new(Phase::Build, kind, Blame::Repo, uv::tail(text))
+    has(&["no space left on device", "disk quota exceeded"]).then_some(DISK_FULL)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ const LAYERS: [&[&str]; 4] = [
         "interrupt",
         "lab",
         "lang",
+        "online",
         "pipeline",
         "process",
         "sandbox",

@@ -12,6 +12,7 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 use anyhow::{Result, anyhow};
 use jiff::Timestamp;
 
+use super::{of_repository, outcome};
 use crate::{
     config,
     environments::{self, go as tools},
@@ -45,11 +46,7 @@ pub fn build(
     };
     let repo = Repo::open(repository)?;
     let wall = Duration::from_secs(settings.resolve_timeout_s);
-    match (Attempt { lab, repo: &repo, candidate, toolchain: &toolchain, wall }).build() {
-        Ok(build) => Ok(Ok(build)),
-        Err(error) if crate::interrupt::requested() => Err(error),
-        Err(error) => error.downcast::<Failure>().map(Err),
-    }
+    outcome(Attempt { lab, repo: &repo, candidate, toolchain: &toolchain, wall }.build())
 }
 
 struct Attempt<'a> {
@@ -77,7 +74,7 @@ impl Attempt<'_> {
                 // What only the buggy state needs must not decide whether there is an environment.
                 match self.resolve(base_commit, module, &mut recipe) {
                     Ok(base) => resolution.add_modules(base),
-                    Err(error) => recipe.failed_rungs.push(of_repository(error)?),
+                    Err(error) => recipe.failed_rungs.push(note(&of_repository(error)?)),
                 }
             }
             resolution.add(fixed);
@@ -242,14 +239,10 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns one line on a failure of the repository's doing; what the machine or the user did passes through.
-fn of_repository(error: anyhow::Error) -> Result<String> {
-    let failure = error.downcast::<Failure>()?;
-    if failure.is_transient() {
-        return Err(anyhow!(failure));
-    }
+/// Returns one line on the buggy state's own modules, which did not resolve.
+fn note(failure: &Failure) -> String {
     let last = failure.detail.lines().map(str::trim).rfind(|line| !line.is_empty());
-    Ok(format!("base: {}: {}", failure.kind, last.unwrap_or_default()))
+    format!("base: {}: {}", failure.kind, last.unwrap_or_default())
 }
 
 impl Resolution {

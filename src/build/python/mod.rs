@@ -14,13 +14,14 @@ pub mod resolve;
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
-use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
+use super::{day, of_repository, outcome};
 use crate::{
     config, environments,
     git::Repo,
     interpreters,
     lab::Lab,
+    online,
     record::{
         candidate::Candidate,
         environment::{Build, BuildOutcome, Environment, Recipe, Runner},
@@ -66,18 +67,7 @@ pub fn build(
     let locked = lockfile::read(&tree, manifest.name.as_deref());
     let attempt =
         Attempt { lab, repo: &repo, candidate, tree: &tree, manifest: &manifest, locked, overrides, settings, days };
-    match attempt.climb(&choices) {
-        Ok(build) => Ok(Ok(build)),
-        Err(error) if crate::interrupt::requested() => Err(error),
-        Err(error) => error.downcast::<Failure>().map(Err),
-    }
-}
-
-/// Returns the UTC day of an instant in seconds since 1970; one outside of time's range is taken as its end.
-fn day(seconds: i64) -> Date {
-    let seconds = seconds.clamp(Timestamp::MIN.as_second() + 86_400, Timestamp::MAX.as_second() - 86_400);
-    let instant = Timestamp::from_second(seconds).expect("clamped to the range of time stamps");
-    TimeZone::UTC.to_datetime(instant).date()
+    outcome(attempt.climb(&choices))
 }
 
 fn read_tree(repo: &Repo, commit: &str) -> Result<Tree> {
@@ -136,7 +126,7 @@ impl Attempt<'_> {
             }
         }
         let first = first.ok_or_else(|| anyhow!("climb a ladder without rungs"))?;
-        let detail = uv::tail(&format!("{}\n{}", first.detail, failed_rungs.join("\n")));
+        let detail = online::tail(&format!("{}\n{}", first.detail, failed_rungs.join("\n")));
         Err(anyhow!(Failure { detail, ..first }))
     }
 
@@ -216,15 +206,6 @@ impl Attempt<'_> {
             generated: project.generated,
             import_roots: recipe::import_roots(self.tree, self.manifest),
         }
-    }
-}
-
-/// Returns the failure of the repository's doing; what the machine or the user did passes through as an error.
-fn of_repository(error: anyhow::Error) -> Result<Failure> {
-    match error.downcast::<Failure>() {
-        Ok(failure) if failure.is_transient() => Err(anyhow!(failure)),
-        Ok(failure) => Ok(failure),
-        Err(error) => Err(error),
     }
 }
 

@@ -10,8 +10,8 @@ mod manifest;
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
-use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
+use super::{day, of_repository, outcome};
 use crate::{
     config,
     environments::{
@@ -20,13 +20,14 @@ use crate::{
     },
     git::Repo,
     lab::Lab,
+    online,
     record::{
         candidate::Candidate,
         cargo::Workspace,
         environment::{Build, BuildOutcome, Environment, LayerFile, Recipe, Runner, Toolchain},
         failure::{Blame, Failure, Phase},
     },
-    sources, uv,
+    sources,
 };
 use manifest::{Project, Tree, number};
 
@@ -63,11 +64,7 @@ pub fn build(
     }
     let attempt =
         Attempt { lab, repo: &repo, candidate, tree: &tree, project: &project, toolchain: &toolchain, settings };
-    match attempt.climb() {
-        Ok(build) => Ok(Ok(build)),
-        Err(error) if crate::interrupt::requested() => Err(error),
-        Err(error) => error.downcast::<Failure>().map(Err),
-    }
+    outcome(attempt.climb())
 }
 
 /// One commit's files.
@@ -179,7 +176,7 @@ impl Attempt<'_> {
             }
         }
         let first = first.context("climb a ladder without rungs")?;
-        let detail = uv::tail(&format!("{}\n{}", first.detail, failed_rungs.join("\n")));
+        let detail = online::tail(&format!("{}\n{}", first.detail, failed_rungs.join("\n")));
         Err(anyhow!(Failure { detail, ..first }))
     }
 
@@ -258,22 +255,6 @@ fn unmasked(lock: &str, project: &Project) -> String {
         text = text.replace(&masked, &format!("name = \"{name}\"\nversion = \"{version}\"\n"));
     }
     text
-}
-
-/// Returns the UTC day of an instant in seconds since 1970; one outside of time's range is taken as its end.
-fn day(seconds: i64) -> Date {
-    let seconds = seconds.clamp(Timestamp::MIN.as_second() + 86_400, Timestamp::MAX.as_second() - 86_400);
-    let instant = Timestamp::from_second(seconds).expect("clamped to the range of time stamps");
-    TimeZone::UTC.to_datetime(instant).date()
-}
-
-/// Returns the failure of the repository's doing; what the machine or the user did passes through as an error.
-fn of_repository(error: anyhow::Error) -> Result<Failure> {
-    match error.downcast::<Failure>() {
-        Ok(failure) if failure.is_transient() => Err(anyhow!(failure)),
-        Ok(failure) => Ok(failure),
-        Err(error) => Err(error),
-    }
 }
 
 /// Returns one line on a rung that did not hold.

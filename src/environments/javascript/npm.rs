@@ -4,40 +4,29 @@
 //! resolved or installed, this module does not know.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::toolchain::npm_of;
 use crate::{
-    interrupt::Interrupted,
     lab::Lab,
-    record::{
-        environment::Toolchain,
-        failure::{Blame, Failure, Phase},
-    },
-    sandbox::{self, Exit, Limits, Mount, Output, Spec, TREE},
+    online::{self, Dialect},
+    record::environment::Toolchain,
+    sandbox::{self, Limits, Mount, Spec, TREE},
 };
 
 /// Variables of the caller's environment that npm may need to reach a registry, and nothing else.
-const PASSED: [&str; 14] = [
+const PASSED: [&str; 6] = [
     "NPM_CONFIG_REGISTRY",
     "npm_config_registry",
     "NPM_CONFIG_STRICT_SSL",
     "npm_config_strict_ssl",
     "NPM_CONFIG_FETCH_RETRIES",
     "npm_config_fetch_retries",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
 ];
 /// Packages that would download programs of hundreds of megabytes that no test without a network uses.
 const SETTINGS: [(&str, &str); 10] = [
@@ -53,7 +42,6 @@ const SETTINGS: [(&str, &str); 10] = [
     ("HUSKY", "0"),
 ];
 const CACHE_INSIDE: &str = "/opt/npm-cache";
-const CERTIFICATES_INSIDE: &str = "/opt/certificates/extra.pem";
 const MAX_DETAIL_BYTES: usize = 2_000;
 
 /// One call of npm.
@@ -96,26 +84,8 @@ pub fn run(lab: &Lab, kind: &str, job: &Job) -> Result<()> {
     let words = [job.toolchain.path.display().to_string(), npm.display().to_string()];
     let enter = ["sh", "-c", "cd \"$0\" && exec \"$@\"", TREE].map(str::to_owned);
     let argv: Vec<String> = enter.into_iter().chain(words).chain(job.arguments.iter().cloned()).collect();
-    check(kind, &sandbox::run(lab.backend, &spec, &argv)?)
-}
-
-/// Turns anything but success into an error that carries a [`Failure`] or [`Interrupted`].
-fn check(kind: &str, output: &Output) -> Result<()> {
-    let text = format!("{}\n{}", output.stdout.text(), output.stderr.text());
-    let failure = match output.exit {
-        Exit::Code(0) => return Ok(()),
-        Exit::Interrupted => bail!(Interrupted),
-        Exit::Lost => Failure::new(Phase::Build, "sandbox_lost", Blame::Infra, tail(&text)),
-        Exit::TimedOut => {
-            let detail = format!("{}\nstopped after {} s", tail(&text), output.wall.as_secs());
-            Failure::new(Phase::Build, kind, Blame::Repo, detail)
-        }
-        Exit::Code(_) | Exit::Signal(_) | Exit::OutOfMemory => match trouble_of_the_machine(&text) {
-            Some(machine) => Failure::new(Phase::Build, machine, Blame::Infra, tail(&text)),
-            None => Failure::new(Phase::Build, kind, Blame::Repo, tail(&text)),
-        },
-    };
-    Err(failure.into())
+    let output = sandbox::run(lab.backend, &spec, &argv)?;
+    online::check(&Dialect { trouble_of_the_machine, tail }, kind, &output)
 }
 
 /// Returns npm's own error code in its output (`ETARGET`, `ERESOLVE`), not what install scripts print.
@@ -158,9 +128,7 @@ fn tail(text: &str) -> String {
     let is_log = |line: &&str| line.contains("A complete log of this run");
     let mut kept: String = text.lines().filter(is_error).filter(|line| !is_log(line)).collect::<Vec<_>>().join("\n");
     if kept.is_empty() {
-        text.trim().clone_into(&mut kept);
-        let start = kept.ceil_char_boundary(kept.len().saturating_sub(MAX_DETAIL_BYTES));
-        return kept.split_off(start);
+        return online::tail(text);
     }
     kept.truncate(kept.floor_char_boundary(MAX_DETAIL_BYTES));
     kept
@@ -168,21 +136,24 @@ fn tail(text: &str) -> String {
 
 /// Returns the registry, proxy and certificate settings of the caller; certificates are mounted where needed.
 fn passed_on(mounts: &mut Vec<Mount>) -> Vec<(String, String)> {
-    let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-    let mut passed: Vec<(String, String)> =
-        PASSED.iter().filter_map(|name| Some(((*name).to_owned(), set(name)?))).collect();
-    if set("NPM_CONFIG_REGISTRY").or_else(|| set("npm_config_registry")).is_none() {
-        let home = set("HOME").map(|home| PathBuf::from(home).join(".npmrc"));
-        let file = set("NPM_CONFIG_USERCONFIG").or_else(|| set("npm_config_userconfig")).map(PathBuf::from).or(home);
+    let mut passed = online::variables(&PASSED);
+    if online::set("NPM_CONFIG_REGISTRY").or_else(|| online::set("npm_config_registry")).is_none() {
+        let home = online::set("HOME").map(|home| PathBuf::from(home).join(".npmrc"));
+        let file = online::set("NPM_CONFIG_USERCONFIG")
+            .or_else(|| online::set("npm_config_userconfig"))
+            .map(PathBuf::from)
+            .or(home);
         // A file that is not there sets nothing.
         let text = file.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
         passed.extend(registry_of(&text).map(|url| ("npm_config_registry".to_owned(), url)));
     }
     let certificates = ["NODE_EXTRA_CA_CERTS", "NPM_CONFIG_CAFILE", "npm_config_cafile", "SSL_CERT_FILE"];
-    let host = certificates.iter().find_map(|name| set(name)).and_then(|path| Path::new(&path).canonicalize().ok());
+    let host =
+        certificates.iter().find_map(|name| online::set(name)).and_then(|path| Path::new(&path).canonicalize().ok());
     if let Some(host) = host {
-        passed.push(("NODE_EXTRA_CA_CERTS".to_owned(), CERTIFICATES_INSIDE.to_owned()));
-        mounts.push(Mount { host, inside: CERTIFICATES_INSIDE.into(), writable: false });
+        let inside = format!("{}/extra.pem", online::CERTIFICATES);
+        passed.push(("NODE_EXTRA_CA_CERTS".to_owned(), inside.clone()));
+        mounts.push(Mount { host, inside: inside.into(), writable: false });
     }
     passed
 }

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use toml::{Table, Value};
 
 use crate::{
-    interrupt::Interrupted,
     lab::Lab,
+    online::{self, Dialect},
     record::{
         environment::Toolchain,
         failure::{Blame, Failure, Phase},
@@ -78,7 +78,8 @@ pub fn run(lab: &Lab, kind: &str, job: Job) -> Result<Output> {
         writable: false,
     }));
     mounts.extend(uv::mount_of(job.toolchain));
-    let mut environment = uv::passed_on(&mut mounts);
+    let mut environment = online::variables(&[]);
+    environment.extend(online::certificates(&mut mounts));
     environment.extend(env::vars().filter(|(name, _)| is_registry_setting(name)));
     environment.push(("CARGO_HOME".to_owned(), HOME_INSIDE.to_owned()));
     environment.push(("CARGO_TERM_COLOR".to_owned(), "never".to_owned()));
@@ -167,19 +168,15 @@ fn collect_paths(value: &Value, paths: &mut Vec<PathBuf>) {
 }
 
 /// Turns anything but success into an error that carries a [`Failure`] or [`Interrupted`].
+///
+/// # Errors
+/// As [`online::check`], and `no_network` where the index could not be reached.
 pub fn check(kind: &str, output: &Output) -> Result<()> {
-    let text = format!("{}\n{}", output.stdout.text(), output.stderr.text());
-    let (kind, blame) = match output.exit {
-        Exit::Code(0) => return Ok(()),
-        Exit::Interrupted => bail!(Interrupted),
-        Exit::Lost => ("sandbox_lost", Blame::Infra),
-        Exit::Code(UNREACHABLE) => ("no_network", Blame::Infra),
-        Exit::TimedOut | Exit::Code(_) | Exit::Signal(_) | Exit::OutOfMemory => match trouble_of_the_machine(&text) {
-            Some(machine) => (machine, Blame::Infra),
-            None => (kind, Blame::Repo),
-        },
-    };
-    Err(Failure::new(Phase::Build, kind, blame, uv::tail(&text)).into())
+    if output.exit == Exit::Code(UNREACHABLE) {
+        let text = format!("{}\n{}", output.stdout.text(), output.stderr.text());
+        bail!(Failure::new(Phase::Build, "no_network", Blame::Infra, online::tail(&text)));
+    }
+    online::check(&Dialect { trouble_of_the_machine, tail: online::tail }, kind, output)
 }
 
 /// Says by Cargo's messages whether the network or the disk failed, rather than the repository.
