@@ -201,8 +201,8 @@ pub struct Job<'a> {
 /// Runs uv in a sandbox with a network, its cache writable.
 ///
 /// # Errors
-/// A [`Failure`] inside the error: the `kind` given where the command failed by the repository's doing, `no_network`,
-/// `disk_full` or `sandbox_lost` where the machine failed. [`Interrupted`] on Ctrl-C.
+/// A `Failure` inside the error: the `kind` given where the command failed by the repository's doing, `no_network`,
+/// `disk_full` or `sandbox_lost` where the machine failed. `Interrupted` on Ctrl-C.
 pub fn run(lab: &Lab, kind: &str, job: &Job) -> Result<Output> {
     let uv = find(&lab.cache)?;
     let mut mounts = vec![
@@ -244,7 +244,7 @@ pub fn mount_of(interpreter: &Toolchain) -> Option<Mount> {
     (!shown).then(|| Mount { host: prefix.clone(), inside: prefix.clone(), writable: false })
 }
 
-/// Turns anything but success into an error that carries a [`Failure`] or [`Interrupted`].
+/// Turns anything but success into an error that carries a `Failure` or `Interrupted`.
 ///
 /// # Errors
 /// As [`online::check`].

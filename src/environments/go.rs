@@ -208,7 +208,7 @@ pub fn shared_modules(lab: &Lab) -> Result<(Mount, (String, String))> {
 ///
 /// # Errors
 /// A [`Failure`] inside the error: the `kind` given where the command failed by the repository's doing, `no_network`,
-/// `disk_full` or `sandbox_lost` where the machine failed. [`Interrupted`] on Ctrl-C.
+/// `disk_full` or `sandbox_lost` where the machine failed. `Interrupted` on Ctrl-C.
 pub fn run(lab: &Lab, kind: &str, job: &Job) -> Result<Output> {
     let mut mounts = Vec::new();
     let mut environment = variables(job.toolchain);

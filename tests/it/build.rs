@@ -16,14 +16,14 @@ use curate::{
     lab::Lab,
     record::{
         bytes::ByteText,
-        candidate::{Candidate, FileChange, Role, Side, Unit},
-        environment::{Build, BuildOutcome},
+        candidate::{Candidate, FileChange, Role, Side},
+        environment::{Build, BuildOutcome, Language},
     },
     sandbox::{self, ENVIRONMENT, Exit, Mount, Spec},
     uv,
 };
 
-use crate::support::{backends, plant, require};
+use crate::support::{self, backends, plant, require};
 
 /// Returns a lab whose cache lives as long as the build directory, or `None` where environments cannot be built.
 fn lab() -> Option<&'static Lab> {
@@ -87,25 +87,7 @@ fn candidate(repository: &Path, base: &str, fix: &str) -> Candidate {
         removed_lines: 1,
         with_new_tests: None,
     });
-    Candidate {
-        instance_id: String::from("demo-1"),
-        repo: String::from("demo"),
-        repo_source: repository.display().to_string(),
-        base_commit: base.to_owned(),
-        fix_commit: fix.to_owned(),
-        unit: Unit::Commit,
-        language: curate::record::environment::Language::Python,
-        base_time: base_commit.time.unwrap(),
-        fix_time: fix_commit.time.unwrap(),
-        message: ByteText::default(),
-        changes: changes.collect(),
-        source_patch: ByteText::default(),
-        test_patch: ByteText::default(),
-        n_source_files: 1,
-        n_source_lines: 2,
-        tier: 1,
-        mentions_fix: true,
-    }
+    Candidate { changes: changes.collect(), ..support::candidate(repository, Language::Python, base, fix) }
 }
 
 /// Runs Python in the environment without a network and returns what it prints.

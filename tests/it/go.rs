@@ -14,21 +14,18 @@ use curate::{
     build,
     cache::Cache,
     config, environments,
-    git::{Oid, Repo},
     harness::{self, Request, Subject},
     history,
     lab::Lab,
     process,
     record::{
-        bytes::ByteText,
-        candidate::{Candidate, Unit},
         environment::{Build, Language},
         patch::Edit,
         suite::{Report, Selection, Status, SuiteOutcome, TreeState, Variation},
     },
 };
 
-use crate::support::{backends, output, plant, require, spawn, write};
+use crate::support::{backends, candidate, output, plant, require, spawn, write};
 
 const CORE: &str = "package demo\n\nfunc Add(a, b int) int { return a + b }\n\nfunc At(i int) int {\n\tvar list []int\n\treturn list[i]\n}\n";
 const KINDS: &str = include_str!("../fixtures/go/kinds_test.go");
@@ -53,7 +50,7 @@ fn bench(files: &[(&str, &str)]) -> Option<Bench> {
     let place = tempfile::tempdir().unwrap();
     let (repository, ids) = repository(place.path(), &[("base", files)]);
     let commit = ids[0].clone();
-    let candidate = candidate(&repository, &commit);
+    let candidate = candidate(&repository, Language::Go, &commit, &commit);
     let build = build::build(&lab, &repository, &candidate, None, &config::Build::default()).unwrap().unwrap();
     Some(Bench { lab, repository, commit, build, _place: place })
 }
@@ -71,30 +68,6 @@ fn repository(place: &Path, commits: &[(&str, &[(&str, &str)])]) -> (PathBuf, Ve
     fs::create_dir(&target).unwrap();
     let ids = history::rebuild(&text, &target).unwrap();
     (target, commits.iter().map(|(id, _)| ids[*id].clone()).collect())
-}
-
-fn candidate(repository: &Path, commit: &str) -> Candidate {
-    let repo = Repo::open(repository).unwrap();
-    let time = repo.commit(Oid::from_str(commit).unwrap()).unwrap().time.unwrap();
-    Candidate {
-        instance_id: String::from("demo-1"),
-        repo: String::from("owner/demo"),
-        repo_source: repository.display().to_string(),
-        base_commit: commit.to_owned(),
-        fix_commit: commit.to_owned(),
-        unit: Unit::Commit,
-        language: Language::Go,
-        base_time: time,
-        fix_time: time,
-        message: ByteText::default(),
-        changes: Vec::new(),
-        source_patch: ByteText::default(),
-        test_patch: ByteText::default(),
-        n_source_files: 1,
-        n_source_lines: 2,
-        tier: 1,
-        mentions_fix: true,
-    }
 }
 
 impl Bench {
@@ -287,7 +260,7 @@ fn a_commit_that_needs_a_newer_go_is_refused_by_name() {
         place.path(),
         &[("new", &[("go.mod", "module example.com/demo\n\ngo 1.999.1\n"), ("demo.go", CORE)])],
     );
-    let candidate = candidate(&repository, &ids[0]);
+    let candidate = candidate(&repository, Language::Go, &ids[0], &ids[0]);
     let outcome = build::build(&bench.lab, &repository, &candidate, None, &config::Build::default()).unwrap();
     let failure = outcome.unwrap_err();
     assert_eq!(failure.kind, "toolchain_too_old");

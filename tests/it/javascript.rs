@@ -14,20 +14,17 @@ use curate::{
     cache::Cache,
     config,
     environments::javascript::toolchain,
-    git::{Oid, Repo},
     harness::{self, Request, Subject},
     history,
     lab::Lab,
     record::{
-        bytes::ByteText,
-        candidate::{Candidate, Unit},
         environment::{Build, Language, Runner},
         patch::Edit,
         suite::{Report, Selection, Status, TreeState, Variation},
     },
 };
 
-use crate::support::{backends, plant, require, write};
+use crate::support::{backends, candidate, plant, require, write};
 
 /// Returns a lab whose cache lives as long as the build directory, or `None` where tests cannot run.
 fn lab() -> Option<&'static Lab> {
@@ -69,7 +66,7 @@ impl Project {
         let repository = dir.path().join("repository");
         std::fs::create_dir(&repository).unwrap();
         let ids = history::rebuild(&text, &repository).unwrap();
-        let candidate = candidate(&repository, &ids["base"], &ids["fix"]);
+        let candidate = candidate(&repository, Language::Javascript, &ids["base"], &ids["fix"]);
         let outcome = build::build(lab, &repository, &candidate, None, &config::Build::default()).unwrap();
         let reachable = !matches!(&outcome, Err(failure) if failure.kind == "no_network");
         require("npm", reachable).then(|| Project {
@@ -93,30 +90,6 @@ impl Project {
         };
         let run = harness::run_suite(lab, subject, &request).unwrap();
         run.report().unwrap_or_else(|| panic!("{run:?}")).clone()
-    }
-}
-
-fn candidate(repository: &Path, base: &str, fix: &str) -> Candidate {
-    let repo = Repo::open(repository).unwrap();
-    let time = |id: &str| repo.commit(Oid::from_str(id).unwrap()).unwrap().time.unwrap();
-    Candidate {
-        instance_id: String::from("demo-1"),
-        repo: String::from("demo"),
-        repo_source: repository.display().to_string(),
-        base_commit: base.to_owned(),
-        fix_commit: fix.to_owned(),
-        unit: Unit::Commit,
-        language: Language::Javascript,
-        base_time: time(base),
-        fix_time: time(fix),
-        message: ByteText::default(),
-        changes: Vec::new(),
-        source_patch: ByteText::default(),
-        test_patch: ByteText::default(),
-        n_source_files: 1,
-        n_source_lines: 2,
-        tier: 1,
-        mentions_fix: true,
     }
 }
 

@@ -13,20 +13,18 @@ use curate::{
     cache::Cache,
     config, environments,
     environments::rust::toolchain,
-    git::{Oid, Repo},
     harness::{self, Request, Subject},
     history,
     lab::Lab,
     record::{
-        bytes::ByteText,
-        candidate::{Candidate, Unit},
+        candidate::Candidate,
         environment::{Build, Language, Runner},
         patch::Edit,
         suite::{Report, Selection, Status, SuiteOutcome, SuiteRun, TreeState, Variation},
     },
 };
 
-use crate::support::{backends, plant, require, write};
+use crate::support::{self, backends, plant, require, write};
 
 const MANIFEST: &str = r#"
 [package]
@@ -153,27 +151,7 @@ fn candidate(repository: &Path, files: &[(&str, &str)]) -> Candidate {
     let _ = fs::remove_dir_all(repository);
     fs::create_dir_all(repository).unwrap();
     let ids = history::rebuild(text.path(), repository).unwrap();
-    let repo = Repo::open(repository).unwrap();
-    let time = |id: &str| repo.commit(Oid::from_str(id).unwrap()).unwrap().time.unwrap();
-    Candidate {
-        instance_id: String::from("shop-1"),
-        repo: String::from("shop"),
-        repo_source: repository.display().to_string(),
-        base_commit: ids["base"].clone(),
-        fix_commit: ids["fix"].clone(),
-        unit: Unit::Commit,
-        language: Language::Rust,
-        base_time: time(&ids["base"]),
-        fix_time: time(&ids["fix"]),
-        message: ByteText::default(),
-        changes: Vec::new(),
-        source_patch: ByteText::default(),
-        test_patch: ByteText::default(),
-        n_source_files: 1,
-        n_source_lines: 2,
-        tier: 1,
-        mentions_fix: true,
-    }
+    support::candidate(repository, Language::Rust, &ids["base"], &ids["fix"])
 }
 
 impl Bench {

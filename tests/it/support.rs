@@ -10,9 +10,12 @@ use std::{
 };
 
 use curate::{
+    git::{Oid, Repo},
     process::{Command, Exit, Finished, run},
     record::{
         bytes::ByteText,
+        candidate::{Candidate, Unit},
+        environment::Language,
         patch::{Edit, FileContent},
     },
     sandbox::Backend,
@@ -111,4 +114,29 @@ fn make_readers_python() -> Option<PathBuf> {
         std::fs::write(&marker, READERS.join(" ")).unwrap();
     }
     made.then_some(python)
+}
+
+/// Returns a candidate between two commits of a repository, without changes.
+pub fn candidate(repository: &Path, language: Language, base: &str, fix: &str) -> Candidate {
+    let repo = Repo::open(repository).unwrap();
+    let time = |id: &str| repo.commit(Oid::from_str(id).unwrap()).unwrap().time.unwrap();
+    Candidate {
+        instance_id: "demo-1".to_owned(),
+        repo: "demo".to_owned(),
+        repo_source: repository.display().to_string(),
+        base_commit: base.to_owned(),
+        fix_commit: fix.to_owned(),
+        unit: Unit::Commit,
+        language,
+        base_time: time(base),
+        fix_time: time(fix),
+        message: ByteText::default(),
+        changes: Vec::new(),
+        source_patch: ByteText::default(),
+        test_patch: ByteText::default(),
+        n_source_files: 1,
+        n_source_lines: 2,
+        tier: 1,
+        mentions_fix: true,
+    }
 }

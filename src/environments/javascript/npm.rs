@@ -58,8 +58,8 @@ pub struct Job<'a> {
 /// Runs npm with a network, its cache writable.
 ///
 /// # Errors
-/// A [`Failure`] inside the error: the `kind` given where the command failed by the repository's doing, `no_network`,
-/// `disk_full` or `sandbox_lost` where the machine failed. [`Interrupted`] on Ctrl-C.
+/// A `Failure` inside the error: the `kind` given where the command failed by the repository's doing, `no_network`,
+/// `disk_full` or `sandbox_lost` where the machine failed. `Interrupted` on Ctrl-C.
 pub fn run(lab: &Lab, kind: &str, job: &Job) -> Result<()> {
     let npm = npm_of(job.toolchain).context("find npm beside Node.js")?;
     let mut mounts = vec![

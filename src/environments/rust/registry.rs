@@ -56,7 +56,7 @@ pub struct Job<'a> {
 /// # Errors
 /// A [`Failure`] inside the error: of the given `kind` where the command failed by the repository's doing,
 /// `no_network`, `disk_full` or `sandbox_lost` where the machine failed; `index_without_history` where the configured
-/// index cannot be read as of a day. [`Interrupted`] on Ctrl-C.
+/// index cannot be read as of a day. `Interrupted` on Ctrl-C.
 pub fn run(lab: &Lab, kind: &str, job: Job) -> Result<Output> {
     let scratch = lab.cache.scratch()?;
     let settings = Settings::of_caller()?;
@@ -167,7 +167,7 @@ fn collect_paths(value: &Value, paths: &mut Vec<PathBuf>) {
     }
 }
 
-/// Turns anything but success into an error that carries a [`Failure`] or [`Interrupted`].
+/// Turns anything but success into an error that carries a [`Failure`] or `Interrupted`.
 ///
 /// # Errors
 /// As [`online::check`], and `no_network` where the index could not be reached.

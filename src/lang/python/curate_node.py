@@ -762,6 +762,21 @@ def name_pattern(tests, negated=False):
     return ("^(?!(?:%s)$)" if negated else "^(?:%s)$") % "|".join(sorted(re.sub(r"\\([^\w\\^$.*+?()\[\]{}|/-])", r"\1", name) for name in names))
 
 
+def kept_options(words, valued, plain):
+    """Returns the options of the repository's command that say what is tested and how it is compiled."""
+    kept, words = [], list(words)
+    while words:
+        word = words.pop(0)
+        name, mark, _ = word.partition("=")
+        if name in valued:
+            kept.append(word)
+            if not mark and words:
+                kept.append(words.pop(0))
+        elif name in plain:
+            kept.append(word)
+    return kept
+
+
 class Jest(Together):
     def every_file(self):
         program = self.program("jest")
@@ -784,18 +799,8 @@ class Jest(Together):
 
     @staticmethod
     def config(words):
-        """Returns the options of the repository's command that say what is tested and how it is compiled."""
-        kept, words = [], list(words)
-        while words:
-            word = words.pop(0)
-            name, mark, _ = word.partition("=")
-            if name in ("--config", "-c", "--env", "--rootDir", "--selectProjects", "--roots", "--projects", "--preset"):
-                kept.append(word)
-                if not mark and words:
-                    kept.append(words.pop(0))
-            elif name in ("--injectGlobals", "--passWithNoTests"):
-                kept.append(word)
-        return kept
+        valued = ("--config", "-c", "--env", "--rootDir", "--selectProjects", "--roots", "--projects", "--preset")
+        return kept_options(words, valued, ("--injectGlobals", "--passWithNoTests"))
 
     def run(self):
         self.cut = set()
@@ -850,17 +855,8 @@ class Vitest(Together):
 
     @staticmethod
     def config(words):
-        kept, words = [], list(words)
-        while words:
-            word = words.pop(0)
-            name, mark, _ = word.partition("=")
-            if name in ("--config", "-c", "--root", "-r", "--dir", "--environment", "--project", "--mode"):
-                kept.append(word)
-                if not mark and words:
-                    kept.append(words.pop(0))
-            elif name in ("--globals", "--dom", "--no-isolate", "--typecheck.enabled=false"):
-                kept.append(word)
-        return kept
+        valued = ("--config", "-c", "--root", "-r", "--dir", "--environment", "--project", "--mode")
+        return kept_options(words, valued, ("--globals", "--dom", "--no-isolate", "--typecheck.enabled=false"))
 
     def start(self, files, wanted):
         variables, words = self.package.command("vitest")
