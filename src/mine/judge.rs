@@ -185,7 +185,8 @@ impl Judge<'_> {
             return reject(RejectReason::NoTestChange, format!("{what} {}", paths()));
         }
         let Mine { max_source_files, max_files, .. } = self.settings;
-        if !of(Role::Source).any(|delta| paths::language(&delta.path) == Some(language(deltas, roles))) {
+        let language = language(deltas.iter().zip(roles.iter().copied()));
+        if !of(Role::Source).any(|delta| paths::language(&delta.path) == Some(language)) {
             return reject(RejectReason::NoSourceChange, format!("tests another language; changes {}", paths()));
         }
         if n_source > *max_source_files as usize {
@@ -252,7 +253,7 @@ impl Judge<'_> {
             base_commit: base.id.to_string(),
             fix_commit,
             unit: unit_of(commit),
-            language: language_of(changes),
+            language: language(changes.iter().map(|change| (&change.delta, change.role))),
             base_time: base.time.unwrap_or(fix_time),
             fix_time,
             message: ByteText::new(commit.message.as_slice()),
@@ -303,11 +304,13 @@ fn base_of(repo: &Repo, commit: &Commit) -> Result<Oid, Stop> {
 }
 
 /// Returns the language that most of the changed tests are written in, else most of the source.
-fn language(deltas: &[Delta], roles: &[Role]) -> Language {
+fn language<'a>(files: impl Iterator<Item = (&'a Delta, Role)>) -> Language {
+    let files: Vec<(Role, Language)> = files
+        .filter(|(delta, _)| delta.new.is_some())
+        .filter_map(|(delta, role)| Some((role, paths::language(&delta.path)?)))
+        .collect();
     let most = |role: Role| {
-        let of = deltas.iter().zip(roles).filter(move |(delta, other)| **other == role && delta.new.is_some());
-        let found: Vec<Language> = of.filter_map(|(delta, _)| paths::language(&delta.path)).collect();
-        let count = |language: &Language| found.iter().filter(|other| *other == language).count();
+        let count = |language: &Language| files.iter().filter(|file| **file == (role, *language)).count();
         // The first of equals.
         Language::ALL.into_iter().rev().filter(|language| count(language) > 0).max_by_key(count)
     };
@@ -397,12 +400,6 @@ fn is_only_looks(change: &Change) -> bool {
         _ => syntax::is_same_code(path, old, new),
     };
     modes(change.delta.old) == modes(change.delta.new) && is_same_code()
-}
-
-fn language_of(changes: &[Change]) -> Language {
-    let deltas: Vec<Delta> = changes.iter().map(|change| change.delta.clone()).collect();
-    let roles: Vec<Role> = changes.iter().map(|change| change.role).collect();
-    language(&deltas, &roles)
 }
 
 fn file_change(change: &Change, counts: LineCounts) -> FileChange {

@@ -116,7 +116,7 @@ pub struct Environment {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// Why this interpreter (`requires-python >=3.8, classifier 3.11`).
+    /// Why this toolchain (`requires-python >=3.8, classifier 3.11`).
     pub interpreter_reason: String,
     /// Last day whose releases count, `YYYY-MM-DD`.
     pub cutoff: String,
@@ -154,7 +154,7 @@ pub struct Build {
     pub metadata: Vec<LayerFile>,
     /// Files that building generates inside the tree (`_version.py`), laid over every state.
     pub generated: Vec<LayerFile>,
-    /// Directories of the tree on the import path, relative to it, e.g. `["src", ""]`.
+    /// Directories of the tree on the import path, relative to it, e.g. `["src", ""]`; for Go those of its modules.
     pub import_roots: Vec<String>,
 }
 
