@@ -12,14 +12,14 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::files;
+use crate::files::{self, Lockable};
 
 /// `$CURATE_CACHE_DIR`, else `$XDG_CACHE_HOME/curate`, else `~/.cache/curate`.
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
     /// Locked in common by everybody who uses the cache, so that nothing is collected meanwhile.
-    users: Arc<File>,
+    users: Arc<Lockable>,
 }
 
 /// Directories that hold one entry per thing, each of which can be made again.
@@ -64,6 +64,7 @@ impl Cache {
         let path = root.join("users.lock");
         let context = || format!("lock `{}`", path.display());
         let users = File::options().write(true).create(true).truncate(false).open(&path).with_context(context)?;
+        let users = Lockable(users);
         users.lock_shared().with_context(context)?;
         let cache = Cache { root, users: Arc::new(users) };
         cache.sweep();
@@ -122,6 +123,7 @@ impl Cache {
         }
         let lock_path = parent.join(format!("{name}.lock"));
         let lock = File::create(&lock_path).with_context(|| format!("create `{}`", lock_path.display()))?;
+        let lock = Lockable(lock);
         lock.lock().with_context(|| format!("lock `{}`", lock_path.display()))?;
         if target.exists() {
             return Ok(target);

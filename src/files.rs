@@ -3,16 +3,39 @@
 use std::{
     fs::{self, File, TryLockError},
     io::Write,
+    ops::Deref,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
 
+/// An open file whose lock ends with it.
+///
+/// Closing is not enough: a child that another thread has forked and that has not yet begun its program holds a copy of
+/// the descriptor, and with it the lock.
+#[derive(Debug)]
+pub struct Lockable(pub File);
+
+impl Deref for Lockable {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Lockable {
+    fn drop(&mut self) {
+        // A file that was never locked has nothing to give back.
+        let _ = self.0.unlock();
+    }
+}
+
 /// A file under a temporary name beside its own, which the next try takes over if we die.
 #[derive(Debug)]
 pub struct Partial {
-    file: File,
+    file: Lockable,
     path: PathBuf,
     target: PathBuf,
     is_published: bool,
@@ -28,6 +51,7 @@ impl Partial {
         let partial = target.with_file_name(format!(".{}.partial", name.to_string_lossy()));
         let context = || format!("create `{}`", partial.display());
         let file = File::options().write(true).create(true).truncate(false).open(&partial).with_context(context)?;
+        let file = Lockable(file);
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => bail!("write `{}`: another process is writing it", target.display()),
@@ -51,11 +75,11 @@ impl Partial {
 
 impl Write for Partial {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.file.write(bytes)
+        (&*self.file).write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.file.flush()
+        (&*self.file).flush()
     }
 }
 
@@ -119,6 +143,19 @@ fn open_up(path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_ends_while_a_forked_child_still_holds_the_descriptor() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Lockable(File::open(dir.path()).unwrap());
+        let ours = open();
+        ours.lock().unwrap();
+        let of_child = ours.try_clone().unwrap();
+        assert!(open().try_lock().is_err());
+        drop(ours);
+        open().try_lock().unwrap();
+        drop(of_child);
+    }
 
     #[test]
     fn a_file_is_whole_or_as_it_was() {

@@ -19,7 +19,7 @@ use super::{
     parquet::{self, Layout},
     rl, schema,
 };
-use crate::files;
+use crate::files::{self, Lockable};
 
 /// A ChatML template for Qwen3 and its kin with the loss of a turn gated on its `train` field; shipped beside the data.
 pub const CHAT_TEMPLATE: &str = include_str!("chat_template_qwen3.jinja");
@@ -121,8 +121,8 @@ fn is_shard(name: &str) -> bool {
     name.starts_with("train-") && Path::new(name).extension().is_some_and(|extension| extension == "parquet")
 }
 
-fn lock(out: &Path) -> Result<File> {
-    let directory = File::open(out).with_context(|| format!("open `{}`", out.display()))?;
+fn lock(out: &Path) -> Result<Lockable> {
+    let directory = Lockable(File::open(out).with_context(|| format!("open `{}`", out.display()))?);
     match directory.try_lock() {
         Ok(()) => Ok(directory),
         Err(TryLockError::WouldBlock) => bail!("export to `{}`: another export writes there", out.display()),
