@@ -255,10 +255,13 @@ pub struct Build {
     pub resolve_timeout_s: u64,
     /// Interpreters to climb the ladder with, best first.
     pub max_interpreters: usize,
+    /// Days in which commits share a cut-off, where what they need can be had as of the first of these days; 1: every
+    /// commit has its own.
+    pub share_days: u32,
 }
 
 impl Default for Build {
     fn default() -> Build {
-        Build { project_timeout_s: 300, resolve_timeout_s: 300, max_interpreters: 3 }
+        Build { project_timeout_s: 300, resolve_timeout_s: 300, max_interpreters: 3, share_days: 91 }
     }
 }

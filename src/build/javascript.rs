@@ -16,7 +16,7 @@ use anyhow::{Context, Result, anyhow};
 use jiff::{ToSpan, civil::Date};
 use serde_json::{Map, Value};
 
-use super::{day, of_repository, outcome};
+use super::{day, of_repository, outcome, shared_day};
 use crate::{
     config,
     environments::{
@@ -172,6 +172,7 @@ impl Attempt<'_> {
 
     fn rungs(&self) -> Vec<Rung> {
         let (base, fix) = (day(self.candidate.base_time), day(self.candidate.fix_time));
+        let shared = shared_day(base, self.settings.share_days);
         let after_fix = fix.checked_add(1.day()).unwrap_or(fix);
         let manifest = vec!["package.json".to_owned()];
         let mut rungs = Vec::new();
@@ -199,7 +200,10 @@ impl Attempt<'_> {
                 rungs.push(Rung { name: "pinned_undated", files, before: None, sources });
             }
         }
-        for (name, before) in [("dated", Some(base)), ("dated_by_fix", Some(after_fix)), ("undated", None)] {
+        let mut days = vec![("shared", Some(shared)), ("dated", Some(base))];
+        days.dedup_by_key(|(_, before)| *before);
+        days.extend([("dated_by_fix", Some(after_fix)), ("undated", None)]);
+        for (name, before) in days {
             rungs.push(Rung { name, files: self.project.files.clone(), before, sources: manifest.clone() });
         }
         rungs

@@ -12,7 +12,7 @@ pub mod rust;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
-use jiff::{Timestamp, civil::Date, tz::TimeZone};
+use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 
 use crate::{
     config,
@@ -78,4 +78,31 @@ fn day(seconds: i64) -> Date {
     let seconds = seconds.clamp(Timestamp::MIN.as_second() + 86_400, Timestamp::MAX.as_second() - 86_400);
     let instant = Timestamp::from_second(seconds).expect("clamped to the range of time stamps");
     TimeZone::UTC.to_datetime(instant).date()
+}
+
+/// Returns the day from which on commits share a cut-off with this one: at most `share_days` - 1 days earlier.
+fn shared_day(day: Date, share_days: u32) -> Date {
+    let since = (day - Date::constant(1970, 1, 1)).get_days();
+    let beyond = since.rem_euclid(share_days.clamp(1, 3_650).cast_signed());
+    day.checked_sub(beyond.days()).unwrap_or(day)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::date;
+
+    use super::*;
+
+    #[test]
+    fn days_share_a_cut_off_that_is_never_later() {
+        let days = [date(2021, 3, 5), date(2021, 3, 6), date(2020, 12, 31), date(1969, 12, 31)];
+        for day in days {
+            assert_eq!(shared_day(day, 1), day);
+            assert_eq!(shared_day(day, 0), day);
+            let shared = shared_day(day, 91);
+            assert!(shared <= day && (day - shared).get_days() < 91);
+            assert_eq!(shared_day(shared, 91), shared);
+        }
+        assert_eq!(shared_day(days[0], 91), shared_day(days[1], 91));
+    }
 }

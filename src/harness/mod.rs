@@ -4,6 +4,7 @@
 //! [`crate::lang`]. Something that did not run is [`SuiteOutcome::NotRun`], never a set of failed tests. What a result
 //! means for a task or an agent, this module does not know.
 
+pub mod clock;
 mod surroundings;
 mod ticket;
 
@@ -23,7 +24,7 @@ use crate::{
         environment::{Build, LayerFile, Runner},
         failure::{Blame, Failure, Phase},
         patch::{Edit, FileContent},
-        suite::{Selection, SuiteOutcome, SuiteRun, TreeState, Variation},
+        suite::{Company, Report, Selection, Status, SuiteOutcome, SuiteRun, TreeState, Variation},
     },
     sandbox::{self, Exit, Limits, Output, overlay::Workspace, session::Session},
 };
@@ -80,14 +81,46 @@ pub fn run_suite(lab: &Lab, subject: Subject, request: &Request) -> Result<Suite
         Err(failure) => return Ok(SuiteRun { outcome: SuiteOutcome::NotRun(failure), ..run }),
     };
     let workspace = workspace(lab, subject, request.edits)?;
-    let ticket = match Ticket::issue(&surroundings, subject.build.runner, &run, request.test_wall) {
-        Ok(ticket) => ticket,
+    let issue = || Ticket::issue(&surroundings, subject.build.runner, &run, request.test_wall);
+    let tickets = issue().and_then(|own| {
+        let other = (run.variation.company != Company::Nobody).then(issue).transpose()?;
+        Ok((own, other))
+    });
+    let (own, other) = match tickets {
+        Ok(tickets) => tickets,
         Err(error) => return Ok(SuiteRun { outcome: not_run(run.state, "results_unwritable", &error), ..run }),
     };
-    let mut spec = surroundings.spec(&workspace, Limits { wall: request.wall, ..Limits::default() });
+    let n_processes = 1 + u32::from(other.is_some());
+    let mut spec = surroundings.spec(&workspace, Limits { wall: request.wall * n_processes, ..Limits::default() });
     spec.env.extend(varied(request.variation));
-    let output = sandbox::run(lab.backend, &spec, &ticket.argv)?;
-    conclude(run, &ticket, &output)
+    let argv = in_company(run.variation.company, &own.argv, other.as_ref().map(|ticket| ticket.argv.as_slice()));
+    let output = sandbox::run(lab.backend, &spec, &argv)?;
+    let mut run = conclude(run, &own, &output)?;
+    if let (Company::Beside, Some(other), SuiteOutcome::Ran(report)) = (run.variation.company, other, &mut run.outcome)
+    {
+        take_worse(report, other.results(Ending::Ended)?.report);
+    }
+    Ok(run)
+}
+
+/// Returns what starts a run's own process, before or beside it the other's. Its end is the end of the own.
+fn in_company(company: Company, own: &[String], other: Option<&[String]>) -> Vec<String> {
+    let (own_words, other) = (own.join(" "), other.unwrap_or_default().join(" "));
+    let shell = |script: String| vec!["/bin/sh".to_owned(), "-c".to_owned(), script];
+    match company {
+        Company::Nobody => own.to_vec(),
+        Company::Before => shell(format!("{other}; exec {own_words}")),
+        Company::Beside => shell(format!("{other} & {own_words}; code=$?; wait; exit $code")),
+    }
+}
+
+/// Replaces each result by that of the other process where that is worse. What the other did not get to does not count.
+fn take_worse(report: &mut Report, other: Report) {
+    for (id, result) in other.tests.into_iter().filter(|(_, result)| result.status != Status::NotRun) {
+        if let Some(own) = report.tests.get_mut(&id).filter(|own| own.status < result.status) {
+            *own = result;
+        }
+    }
 }
 
 /// Runs visible tests in an open session over its workspace, for an agent's `run_tests`.
@@ -154,11 +187,13 @@ fn layered(generated: &[LayerFile], edits: &[Edit]) -> Vec<Edit> {
 
 /// Returns the environment that a variation sets.
 fn varied(variation: Variation) -> Vec<(String, String)> {
-    vec![
+    let mut variables = clock::variables(variation);
+    variables.extend([
         ("PYTHONHASHSEED".to_owned(), variation.hash_seed.to_string()),
         // The runner creates it.
         ("TMPDIR".to_owned(), format!("/tmp/t{}", variation.temp)),
-    ]
+    ]);
+    variables
 }
 
 /// Reads the results and says what came of the run.
@@ -215,7 +250,7 @@ fn tail(output: &Output) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{lang::channel, process::Capture, record::suite::Report};
+    use crate::{lang::channel, process::Capture};
 
     fn output(exit: Exit, stdout: &str, stderr: &str) -> Output {
         let capture =

@@ -129,6 +129,7 @@ pub fn plan(runner: Runner, plan: &Plan) -> Planned {
         "alone": matches!(plan.selection, Selection::Alone(_)),
         "order_seed": plan.variation.order_seed,
         "hash_seed": plan.variation.hash_seed,
+        "random_seed": plan.variation.random_seed,
         "stubs": plan.with_stubs,
         "test_wall_s": plan.test_wall_s,
     });

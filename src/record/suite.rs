@@ -114,9 +114,21 @@ pub enum Selection {
     Alone(Vec<String>),
 }
 
+/// What else runs the same tests in the same sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Company {
+    #[default]
+    Nobody,
+    /// A process before, with the same tree and temporary directory: what it leaves behind, the second finds.
+    Before,
+    /// A process at the same time; a test's outcome is the worse of its two.
+    Beside,
+}
+
 /// What is varied between repeats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Variation {
     /// `PYTHONHASHSEED`.
     pub hash_seed: u32,
@@ -124,11 +136,29 @@ pub struct Variation {
     pub order_seed: Option<u64>,
     /// Number in the temporary directory's name.
     pub temp: u32,
+    /// Seed of the program's own random numbers, set before each test where the language has one generator for all.
+    pub random_seed: Option<u32>,
+    /// More than a year later.
+    pub other_date: bool,
+    /// The other half of the same day.
+    pub other_time: bool,
+    /// A time zone east of UTC, off by a part of an hour.
+    pub other_zone: bool,
+    pub company: Company,
 }
 
 impl Variation {
     /// The variation of first runs and of grading.
-    pub const PLAIN: Variation = Variation { hash_seed: 0, order_seed: None, temp: 0 };
+    pub const PLAIN: Variation = Variation {
+        hash_seed: 0,
+        order_seed: None,
+        temp: 0,
+        random_seed: None,
+        other_date: false,
+        other_time: false,
+        other_zone: false,
+        company: Company::Nobody,
+    };
 }
 
 /// One suite run.

@@ -64,7 +64,7 @@ pub enum Transition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuarantineReason {
-    /// Outcomes differ among repeats of one state.
+    /// Outcomes differ among repeats of one state, and nothing that was changed alone tells why.
     Unstable,
     /// The id occurs in only some runs of one state.
     UnstableId,
@@ -72,6 +72,20 @@ pub enum QuarantineReason {
     OrderDependent,
     /// Passes or fails by the hash seed.
     HashSeedDependent,
+    /// Passes on some days and fails on others.
+    DateDependent,
+    /// Passes at some times of the day and fails at others.
+    TimeDependent,
+    /// Passes or fails by the time zone.
+    ZoneDependent,
+    /// Draws random numbers, and is constant once their seed is.
+    Random,
+    /// Finds the port that it asks for in use.
+    PortConflict,
+    /// Fails where a run before it has left its files.
+    LeftoverDependent,
+    /// Fails beside another run of the same tests.
+    ParallelDependent,
     /// Fails after the fix because it reaches for a network.
     NeedsNetwork,
 }

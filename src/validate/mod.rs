@@ -5,6 +5,7 @@
 //! repeats with changed order, hash seed and temporary directory, every fail-to-pass test once alone, and the whole
 //! suite. What disagrees with itself is quarantined by name and reason. Knows nothing of issue texts or agents.
 
+mod causes;
 mod license;
 mod runs;
 mod select;
@@ -40,6 +41,9 @@ use verdict::{Instability, is_fix, is_network_failure, settle, transition};
 
 /// Hash seeds tried on the buggy state when no test fails there under seed 0.
 const MORE_SEEDS: [u32; 2] = [1, 2];
+
+/// Whole suites up to this long are run again to tell why tests disagree with themselves, milliseconds.
+const MAX_EXPLAINED_SUITE_MS: u64 = 20_000;
 
 /// What one validation needs.
 #[derive(Clone, Copy)]
@@ -191,7 +195,7 @@ impl Examination<'_> {
         if fail_to_pass.is_empty() {
             return Err(self.all_quarantined());
         }
-        let pass_to_pass = self.pass_to_pass(&fail_to_pass, suite.as_ref());
+        let pass_to_pass = self.pass_to_pass(&fail_to_pass, suite.as_ref())?;
         let after_wall_ms = suite.as_ref().map_or(after.wall_ms, |suite| suite.wall_ms);
         Ok(Task {
             public: self.public()?,
@@ -376,16 +380,25 @@ impl Examination<'_> {
         Ok(runs::ids_with(&report, Status::Passed).into_iter().collect())
     }
 
-    fn pass_to_pass(&mut self, fail_to_pass: &BTreeSet<String>, suite: Option<&Suite>) -> BTreeSet<String> {
+    fn pass_to_pass(
+        &mut self,
+        fail_to_pass: &BTreeSet<String>,
+        suite: Option<&Suite>,
+    ) -> Result<BTreeSet<String>, Stop> {
         let touched = self.ids_where(|transition| transition == Transition::PassToPass);
         let mut passing = match suite {
             None => touched,
             Some(suite) => {
-                let settled = settle(&[&suite.before], &suite.after.iter().collect::<Vec<_>>());
+                let after: Vec<&Report> = suite.after.iter().map(|run| &run.report).collect();
+                let settled = settle(&[&suite.before], &after);
+                // Finding causes takes some twenty runs more.
+                if suite.wall_ms <= MAX_EXPLAINED_SUITE_MS {
+                    self.explain_after(&Selection::All, &settled.unstable, &suite.after)?;
+                }
                 self.quarantine(&settled.unstable, Instability::Id, |_| QuarantineReason::UnstableId);
                 self.quarantine(&settled.unstable, Instability::After, |_| QuarantineReason::Unstable);
-                let passes = |id: &&String| suite.after.iter().all(|report| report.status(id) == Some(Status::Passed));
-                let ids = suite.after.iter().flat_map(|report| report.tests.keys());
+                let passes = |id: &&String| after.iter().all(|report| report.status(id) == Some(Status::Passed));
+                let ids = after.iter().flat_map(|report| report.tests.keys());
                 let passed_before =
                     |id: &&String| suite.before.status(id) == Some(Status::Passed) || touched.contains(*id);
                 let passing = ids.filter(passes).filter(passed_before).cloned().collect();
@@ -396,7 +409,7 @@ impl Examination<'_> {
             }
         };
         passing.retain(|id| !fail_to_pass.contains(id) && !self.quarantined.contains_key(id));
-        passing
+        Ok(passing)
     }
 
     fn all_quarantined(&self) -> Stop {

@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     Before, Examination, Stop,
+    causes::Varied,
     runs::Seen,
     verdict::{Class, Instability, class, is_fix, settle},
 };
@@ -14,7 +15,7 @@ use crate::{
     lang,
     record::{
         environment::{Language, Runner},
-        suite::{Report, Selection, Status, TreeState, Variation},
+        suite::{Company, Report, Selection, Status, TreeState, Variation},
         task::{EvidenceLabel, QuarantineReason, Transition},
     },
 };
@@ -24,7 +25,8 @@ const MAX_ALONE: usize = 40;
 
 /// The whole suite's reports.
 pub(super) struct Suite {
-    pub(super) after: Vec<Report>,
+    /// A plain run and one at another date and time.
+    pub(super) after: Vec<Varied>,
     pub(super) before: Report,
     /// Of the slower run of the fixed state.
     pub(super) wall_ms: u64,
@@ -36,6 +38,11 @@ fn by_file(runner: Runner, ids: &[String]) -> Vec<Vec<String>> {
         files.entry(lang::file_of(runner, id).unwrap_or_default()).or_default().push(id.clone());
     }
     files.into_values().collect()
+}
+
+/// Returns a variation at another date and time.
+fn later(variation: Variation) -> Variation {
+    Variation { other_date: true, other_time: true, ..variation }
 }
 
 impl Examination<'_> {
@@ -51,15 +58,17 @@ impl Examination<'_> {
     ) -> Result<BTreeSet<String>, Stop> {
         let stubs = Some(!first_before.stubbed.is_empty());
         let mut before = vec![first_before.merged];
-        let mut after = vec![first_after.report.clone()];
+        let mut after = vec![Varied { variation: Variation::PLAIN, report: first_after.report.clone() }];
         // The last repeat is the whole suite.
         for n in 1..self.context.settings.repeats {
-            let variation = Variation { hash_seed: n, order_seed: Some(u64::from(n)), temp: n };
-            let seen = self.bench.run(TreeState::After, selection, variation, false)?.map_err(Stop::Rejected)?;
-            after.push(seen.report);
+            let variation = Variation { hash_seed: n, order_seed: Some(u64::from(n)), temp: n, ..Variation::PLAIN };
             before.push(self.run_before(selection, variation, stubs)?.merged);
+            let variation = self.hardened(variation);
+            let seen = self.bench.run(TreeState::After, selection, variation, false)?.map_err(Stop::Rejected)?;
+            after.push(Varied { variation, report: seen.report });
         }
-        let settled = settle(&before.iter().collect::<Vec<_>>(), &after.iter().collect::<Vec<_>>());
+        let reports: Vec<&Report> = after.iter().map(|varied| &varied.report).collect();
+        let settled = settle(&before.iter().collect::<Vec<_>>(), &reports);
         self.transitions = settled.transitions;
         let mut stable: BTreeSet<String> = match label {
             EvidenceLabel::Strong | EvidenceLabel::Resolved => self.ids_where(is_fix),
@@ -73,50 +82,37 @@ impl Examination<'_> {
         if stable.is_empty() { Err(self.all_quarantined()) } else { Ok(stable) }
     }
 
+    /// Adds what only the fixed state has to bear: in turn another zone and a run before it in the same place, and another
+    /// date and time and a run beside it.
+    fn hardened(&self, variation: Variation) -> Variation {
+        if variation.temp % 2 == 1 {
+            return Variation { company: Company::Before, other_zone: true, ..variation };
+        }
+        // What compiles or has workers of its own is not made for two in one tree.
+        let is_python = self.context.build.runner.language() == Language::Python;
+        let company = if is_python { Company::Beside } else { Company::Nobody };
+        Variation { company, ..later(variation) }
+    }
+
     pub(super) fn ids_where(&self, wanted: impl Fn(Transition) -> bool) -> BTreeSet<String> {
         self.transitions.iter().filter(|(_, transition)| wanted(**transition)).map(|(id, _)| id.clone()).collect()
     }
 
-    /// Names why tests of the fixed state disagree with themselves, by changing seed and order one at a time.
-    fn explain_after(
+    /// Quarantines the tests of the fixed state that disagree with themselves, each with its cause.
+    pub(super) fn explain_after(
         &mut self,
         selection: &Selection,
         unstable: &BTreeMap<String, Instability>,
-        after: &[Report],
+        after: &[Varied],
     ) -> Result<(), Stop> {
         self.quarantine(unstable, Instability::Id, |_| QuarantineReason::UnstableId);
-        let bad = |report: &Report, id: &String| class(report.status(id)) != Class::Pass;
-        let mixed: Vec<&String> =
-            unstable.iter().filter(|(_, why)| **why == Instability::After).map(|(id, _)| id).collect();
-        let Some((n, _)) = after.iter().enumerate().skip(1).find(|(_, report)| mixed.iter().any(|id| bad(report, id)))
-        else {
-            self.quarantine(unstable, Instability::After, |_| QuarantineReason::Unstable);
-            return Ok(());
-        };
-        let n = u32::try_from(n).unwrap_or(1);
-        let seed_only = Variation { hash_seed: n, ..Variation::PLAIN };
-        let order_only = Variation { order_seed: Some(u64::from(n)), ..Variation::PLAIN };
-        let mut twice = |variation| -> Result<[Report; 2], Stop> {
-            let mut run = || -> Result<Report, Stop> {
-                let seen = self.bench.run(TreeState::After, selection, variation, false)?;
-                Ok(seen.map(|seen| seen.report).unwrap_or_default())
-            };
-            Ok([run()?, run()?])
-        };
-        let (seed, order, plain) = (twice(seed_only)?, twice(order_only)?, twice(Variation::PLAIN)?);
-        let always = |reports: &[Report; 2], id: &String| reports.iter().all(|report| bad(report, id));
-        let never = |reports: &[Report; 2], id: &String| !reports.iter().any(|report| bad(report, id));
-        self.quarantine(unstable, Instability::After, |id| {
-            if !never(&plain, id) || !bad(&after[n as usize], id) {
-                QuarantineReason::Unstable
-            } else if always(&seed, id) && never(&order, id) {
-                QuarantineReason::HashSeedDependent
-            } else if never(&seed, id) && always(&order, id) {
-                QuarantineReason::OrderDependent
-            } else {
-                QuarantineReason::Unstable
-            }
-        });
+        let is_open =
+            |(id, why): &(&String, &Instability)| **why == Instability::After && !self.quarantined.contains_key(*id);
+        let mixed: BTreeSet<String> = unstable.iter().filter(is_open).map(|(id, _)| id.clone()).collect();
+        if !mixed.is_empty() {
+            let causes = self.causes(selection, &mixed, after)?;
+            self.quarantined.extend(causes);
+        }
         Ok(())
     }
 
@@ -232,7 +228,7 @@ impl Examination<'_> {
     ) -> Result<(BTreeSet<String>, Option<Suite>), Stop> {
         let suite = self.whole_suite(&fail_to_pass)?;
         let (before, after) = match &suite {
-            Some(suite) => (suite.before.clone(), suite.after.clone()),
+            Some(suite) => (suite.before.clone(), suite.after.iter().map(|run| run.report.clone()).collect()),
             None if self.context.settings.repeats == 0 => return Ok((fail_to_pass, None)),
             None => self.touched_once_more(selection)?,
         };
@@ -258,32 +254,31 @@ impl Examination<'_> {
         Ok((before, vec![after]))
     }
 
-    /// Runs the repository's whole suite: twice on the fixed state, once on the buggy one.
+    /// Runs the repository's whole suite: twice on the fixed state, the second time at another date and time, and once on
+    /// the buggy one.
     ///
     /// `None` where that takes too long, dies, or does not include the fail-to-pass tests.
     fn whole_suite(&mut self, fail_to_pass: &BTreeSet<String>) -> Result<Option<Suite>, Stop> {
         self.bench.wall = Duration::from_secs(self.context.settings.suite_s);
         self.bench.test_wall = Duration::from_secs(self.context.settings.test_s);
-        let mut after = Vec::new();
-        for temp in 0..2 {
-            let variation = Variation { temp, ..self.plain() };
-            match self.bench.run(TreeState::After, &Selection::All, variation, false)? {
-                Ok(seen) if seen.whole && fail_to_pass.iter().all(|id| seen.report.tests.contains_key(id)) => {
-                    after.push(seen);
-                }
-                Ok(_) | Err(_) => return Ok(None),
+        let (mut after, mut slowest): (Vec<Varied>, Option<Seen>) = (Vec::new(), None);
+        for variation in [self.plain(), later(Variation { temp: 1, ..self.plain() })] {
+            let Ok(seen) = self.bench.run(TreeState::After, &Selection::All, variation, false)? else {
+                return Ok(None);
+            };
+            if !seen.whole || !fail_to_pass.iter().all(|id| seen.report.tests.contains_key(id)) {
+                return Ok(None);
             }
-        }
-        for seen in &after {
             self.note_network_failures(seen.report.tests.iter());
+            after.push(Varied { variation, report: seen.report.clone() });
+            slowest = slowest.into_iter().chain([seen]).max_by_key(|seen| seen.wall_ms);
         }
-        if let Some(slowest) = after.iter().max_by_key(|seen| seen.wall_ms) {
-            let slowest = slowest.clone();
-            self.tighten(&slowest);
+        let wall_ms = slowest.as_ref().map_or(0, |seen| seen.wall_ms);
+        if let Some(slowest) = &slowest {
+            self.tighten(slowest);
         }
         let before = self.bench.run(TreeState::Before, &Selection::All, self.plain(), false)?;
         let before = before.map(|seen| seen.report).unwrap_or_default();
-        let wall_ms = after.iter().map(|seen| seen.wall_ms).max().unwrap_or(0);
-        Ok(Some(Suite { after: after.into_iter().map(|seen| seen.report).collect(), before, wall_ms }))
+        Ok(Some(Suite { after, before, wall_ms }))
     }
 }

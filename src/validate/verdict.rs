@@ -176,6 +176,12 @@ pub fn is_network_failure(result: &TestResult) -> bool {
         && (EXCEPTIONS.contains(&exception) || TEXTS.iter().any(|text| result.message.contains(text)))
 }
 
+/// Whether a test found a port in use.
+pub fn is_port_conflict(result: &TestResult) -> bool {
+    const TEXTS: &[&str] = &["Address already in use", "address already in use", "EADDRINUSE"];
+    class(Some(result.status)) == Class::Fail && TEXTS.iter().any(|text| result.message.contains(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

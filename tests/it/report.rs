@@ -64,7 +64,12 @@ fn run(state: TreeState, number: u32, statuses: &[(&str, Status)]) -> SuiteRun {
     SuiteRun {
         state,
         selection: if number == 0 { Selection::Files(vec!["tests/test_shelf.py".to_owned()]) } else { Selection::All },
-        variation: Variation { hash_seed: number, order_seed: (number > 0).then_some(number.into()), temp: number },
+        variation: Variation {
+            hash_seed: number,
+            order_seed: (number > 0).then_some(number.into()),
+            temp: number,
+            ..Variation::PLAIN
+        },
         with_stubs: false,
         outcome: SuiteOutcome::Ran(Report { tests, complete: true, ..Report::default() }),
         wall_ms: 1_200 + u64::from(number) * 90,

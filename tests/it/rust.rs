@@ -193,7 +193,7 @@ fn statuses(report: &Report) -> BTreeMap<&str, Status> {
 fn every_kind_of_rust_test_gets_its_own_status() {
     use Status::{Crashed, Failed, Passed, Skipped, TimedOut};
     let Some(bench) = bench() else { return };
-    assert_eq!((bench.build.runner, bench.build.recipe.rung.as_str()), (Runner::Cargo, "dated"));
+    assert_eq!((bench.build.runner, bench.build.recipe.rung.as_str()), (Runner::Cargo, "shared"));
     let run = bench.run(&[], Selection::All, Some(7));
     let report = report(&run);
     let expected = [

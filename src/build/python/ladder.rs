@@ -17,6 +17,8 @@ use super::{
 pub struct Days {
     /// Day of the base commit (UTC).
     pub base: Date,
+    /// First of the days that share a cut-off with the base commit's.
+    pub shared: Date,
     /// Day of the fix commit (UTC).
     pub fix: Date,
     /// See [`super::choice::Choice::earliest_cutoff`].
@@ -44,8 +46,8 @@ pub struct Rung {
 pub fn rungs(needs: &Needs, locked: Option<&Locked>, days: Days) -> Vec<Rung> {
     let all = |_: Kind| true;
     // Rounded down: what came out on the base commit's own day was not there when it was written.
-    let dated = cutoff(days.base.yesterday().unwrap_or(days.base), days.earliest);
-    let fixed = cutoff(days.fix, days.earliest);
+    let before = |day: Date| day.yesterday().unwrap_or(day);
+    let (shared, dated, fixed) = (before(days.shared), before(days.base), days.fix);
     let mut rungs = Vec::new();
     if let Some(locked) = locked {
         let mut rung = rung("lock_file", needs, all, false, fixed);
@@ -53,13 +55,14 @@ pub fn rungs(needs: &Needs, locked: Option<&Locked>, days: Days) -> Vec<Rung> {
         rung.sources.push(locked.file.to_owned());
         rungs.push(rung);
     }
+    rungs.push(rung("shared", needs, all, false, shared));
     rungs.push(rung("dated", needs, all, false, dated));
     rungs.push(rung("dated_by_fix", needs, all, false, fixed));
     let without_pins = [
-        rung("dated_without_pins", needs, all, true, dated),
-        rung("without_requirement_files", needs, |kind| kind < Kind::File, true, dated),
-        rung("without_extras", needs, |kind| kind < Kind::Extra, true, dated),
-        rung("runner_only", needs, |kind| kind < Kind::Runtime, true, dated),
+        rung("dated_without_pins", needs, all, true, shared),
+        rung("without_requirement_files", needs, |kind| kind < Kind::File, true, shared),
+        rung("without_extras", needs, |kind| kind < Kind::Extra, true, shared),
+        rung("runner_only", needs, |kind| kind < Kind::Runtime, true, shared),
     ];
     rungs.extend(without_pins.into_iter().map(|mut rung| {
         rung.constraints.clear();
@@ -67,7 +70,9 @@ pub fn rungs(needs: &Needs, locked: Option<&Locked>, days: Days) -> Vec<Rung> {
     }));
     let mut distinct: Vec<Rung> = Vec::new();
     for mut rung in rungs {
-        rung.runner_cutoff = runner_cutoff(rung.cutoff, days);
+        let day = rung.cutoff;
+        rung.cutoff = cutoff(day, days.earliest);
+        rung.runner_cutoff = runner_cutoff(rung.cutoff, day, days.old_runner);
         let repeats = |known: &Rung| {
             (&known.requirements, &known.constraints, known.cutoff)
                 == (&rung.requirements, &rung.constraints, rung.cutoff)
@@ -86,9 +91,9 @@ fn cutoff(day: Date, earliest: Option<Date>) -> Date {
 }
 
 /// Returns pytest's own cut-off where the general one was raised above the commit's day.
-fn runner_cutoff(cutoff: Date, days: Days) -> Option<String> {
-    let day = days.base.max(exceptions::runner_floor().parse().expect("a test parses the compiled-in table"));
-    (days.old_runner && day < cutoff).then(|| format!("pytest={day}"))
+fn runner_cutoff(cutoff: Date, day: Date, old_runner: bool) -> Option<String> {
+    let day = day.max(exceptions::runner_floor().parse().expect("a test parses the compiled-in table"));
+    (old_runner && day < cutoff).then(|| format!("pytest={day}"))
 }
 
 fn rung(name: &'static str, needs: &Needs, takes: impl Fn(Kind) -> bool, without_pins: bool, cutoff: Date) -> Rung {
@@ -129,6 +134,12 @@ mod tests {
     use super::*;
     use crate::build::python::recipe::Source;
 
+    const DAYS: Days = at(date(2014, 1, 1));
+
+    const fn at(day: Date) -> Days {
+        Days { base: day, shared: day, fix: day, earliest: None, old_runner: false }
+    }
+
     fn needs() -> Needs {
         let source = |kind, label: &str, lines: &[&str]| Source {
             kind,
@@ -153,16 +164,17 @@ mod tests {
     #[test]
     fn each_rung_gives_up_one_thing() {
         let locked = Locked { file: "uv.lock", constraints: vec![String::from("attrs==19.1.0")] };
-        let days = Days { base: date(2021, 3, 5), fix: date(2021, 3, 9), earliest: None, old_runner: false };
+        let days = Days { base: date(2021, 3, 5), shared: date(2021, 2, 1), fix: date(2021, 3, 9), ..DAYS };
         let all = "attrs==19.1 hypothesis>=4 pytest pytest==2.8 pytest>=3 six==1.11";
         let expected = [
             ("lock_file", all, 2, "2021-03-09"),
+            ("shared", all, 1, "2021-01-31"),
             ("dated", all, 1, "2021-03-04"),
             ("dated_by_fix", all, 1, "2021-03-09"),
-            ("dated_without_pins", "attrs hypothesis>=4 pytest six==1.11", 0, "2021-03-04"),
-            ("without_requirement_files", "attrs pytest six==1.11", 0, "2021-03-04"),
-            ("without_extras", "pytest six==1.11", 0, "2021-03-04"),
-            ("runner_only", "pytest", 0, "2021-03-04"),
+            ("dated_without_pins", "attrs hypothesis>=4 pytest six==1.11", 0, "2021-01-31"),
+            ("without_requirement_files", "attrs pytest six==1.11", 0, "2021-01-31"),
+            ("without_extras", "pytest six==1.11", 0, "2021-01-31"),
+            ("runner_only", "pytest", 0, "2021-01-31"),
         ];
         let expected = expected.map(|(name, all, n, day)| (name, all.to_owned(), n, day.to_owned()));
         assert_eq!(summary(&rungs(&needs(), Some(&locked), days)), expected);
@@ -171,16 +183,16 @@ mod tests {
     #[test]
     fn floors_hold_and_equal_rungs_fall_together() {
         let needs = Needs { sources: needs().sources[..1].to_vec(), constraints: Vec::new() };
-        let days = Days { base: date(2014, 1, 1), fix: date(2014, 1, 2), earliest: None, old_runner: false };
-        let expected = [("dated", String::from("pytest"), 0, String::from("2019-07-01"))];
+        let days = Days { fix: date(2014, 1, 2), ..at(date(2014, 1, 1)) };
+        let expected = [("shared", String::from("pytest"), 0, String::from("2019-07-01"))];
         assert_eq!(summary(&rungs(&needs, None, days)), expected);
         let days = Days { earliest: Some(date(2022, 12, 23)), ..days };
         assert_eq!(rungs(&needs, None, days)[0].cutoff, date(2022, 12, 23));
         let days = Days { earliest: None, old_runner: true, ..days };
         assert_eq!(rungs(&needs, None, days)[0].runner_cutoff.as_deref(), Some("pytest=2018-11-12"));
-        let days = Days { base: date(2019, 4, 2), ..days };
-        assert_eq!(rungs(&needs, None, days)[0].runner_cutoff.as_deref(), Some("pytest=2019-04-02"));
-        let days = Days { base: date(2019, 8, 2), ..days };
+        let days = Days { old_runner: true, ..at(date(2019, 4, 2)) };
+        assert_eq!(rungs(&needs, None, days)[0].runner_cutoff.as_deref(), Some("pytest=2019-04-01"));
+        let days = Days { old_runner: true, ..at(date(2019, 8, 2)) };
         assert_eq!(rungs(&needs, None, days)[0].runner_cutoff, None);
         assert_eq!(instant(date(2022, 12, 31)), "2023-01-01T00:00:00Z");
     }

@@ -15,7 +15,7 @@ use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
 
-use super::{day, of_repository, outcome};
+use super::{day, of_repository, outcome, shared_day};
 use crate::{
     config, environments,
     git::Repo,
@@ -59,7 +59,9 @@ pub fn build(
     let tree = read_tree(&repo, &candidate.fix_commit)?;
     let manifest = manifest::read(&tree);
     let found = interpreters::find(&lab.cache)?;
-    let days = Days { base: day(candidate.base_time), fix: day(candidate.fix_time), earliest: None, old_runner: false };
+    let base = day(candidate.base_time);
+    let shared = shared_day(base, settings.share_days);
+    let days = Days { base, shared, fix: day(candidate.fix_time), earliest: None, old_runner: false };
     let choices = match choice::rank(&found, &manifest, overrides.python.as_deref(), days.base) {
         Ok(choices) => choices,
         Err(detail) => return Ok(Err(Failure::new(Phase::Build, "no_interpreter", Blame::Repo, detail))),

@@ -10,8 +10,9 @@ mod manifest;
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
+use jiff::{civil::Date, tz::TimeZone};
 
-use super::{day, of_repository, outcome};
+use super::{day, of_repository, outcome, shared_day};
 use crate::{
     config,
     environments::{
@@ -124,17 +125,20 @@ impl Rung<'_> {
     }
 }
 
-/// Returns the ladder. Months share environments; what came out within the base commit's own month costs a rung.
-fn rungs(base_time: i64, committed: Option<&str>) -> Vec<Rung<'_>> {
-    let midnight = base_time.div_euclid(86_400) * 86_400;
-    let first = midnight - i64::from(day(base_time).day() - 1) * 86_400;
-    let dated = |name, instant| Rung { name, index: Index::Before(instant), lock: None };
+/// Returns the ladder. Neighbouring days share environments; what came out among them costs a rung.
+fn rungs(base: Date, shared: Date, committed: Option<&str>) -> Vec<Rung<'_>> {
+    let dated = |name, day| Rung { name, index: Index::Before(midnight(day)), lock: None };
     let mut rungs = Vec::new();
     rungs.extend(committed.map(|lock| Rung { name: "lock_file", index: Index::Now, lock: Some(lock) }));
-    rungs.push(dated("dated", first));
-    rungs.extend((first != midnight).then(|| dated("dated_to_the_day", midnight)));
+    rungs.push(dated("shared", shared));
+    rungs.extend((shared != base).then(|| dated("dated", base)));
     rungs.push(Rung { name: "newest", index: Index::Now, lock: None });
     rungs
+}
+
+/// Returns the instant at which a day (UTC) begins, seconds since 1970.
+fn midnight(day: Date) -> i64 {
+    day.to_zoned(TimeZone::UTC).map_or(0, |begin| begin.timestamp().as_second())
 }
 
 struct Attempt<'a> {
@@ -151,7 +155,8 @@ impl Attempt<'_> {
     /// Tries the ladder's rungs and returns the first that holds.
     fn climb(&self) -> Result<Build> {
         let committed = (self.tree.read)(&self.lock_path());
-        let rungs = rungs(self.candidate.base_time, committed.as_deref());
+        let base = day(self.candidate.base_time);
+        let rungs = rungs(base, shared_day(base, self.settings.share_days), committed.as_deref());
         let mut failed_rungs = Vec::new();
         let mut first = None;
         for rung in rungs {
@@ -266,6 +271,8 @@ fn note(rung: &str, failure: &Failure) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jiff::civil::date;
+
     use super::*;
     use crate::record::environment::Language;
 
@@ -290,16 +297,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_comes_before_the_month_and_the_day() {
-        // 2024-02-15T12:00:00Z
-        let ladder = rungs(1_707_998_400, Some("version = 4"));
+    fn a_lock_file_comes_before_shared_days_and_the_day() {
+        let ladder = rungs(date(2024, 2, 15), date(2024, 2, 1), Some("version = 4"));
         let names: Vec<(&str, String)> = ladder.iter().map(|rung| (rung.name, rung.cutoff())).collect();
         assert_eq!(names[0].0, "lock_file");
-        assert_eq!(names[1], ("dated", "2024-01-31".to_owned()));
-        assert_eq!(names[2], ("dated_to_the_day", "2024-02-14".to_owned()));
+        assert_eq!(names[1], ("shared", "2024-01-31".to_owned()));
+        assert_eq!(names[2], ("dated", "2024-02-14".to_owned()));
         assert_eq!(names[3].0, "newest");
-        // The first of a month
-        assert_eq!(rungs(1_706_788_800, None).len(), 2);
+        assert_eq!(rungs(date(2024, 2, 1), date(2024, 2, 1), None).len(), 2);
     }
 
     #[test]

@@ -222,8 +222,22 @@ def read_plan(path):
     sys.argv[1:] = []
     temporary = os.environ.get("TMPDIR")
     if temporary and not os.path.isdir(temporary):
-        os.makedirs(temporary)
+        try:
+            os.makedirs(temporary)
+        except OSError:
+            # A process beside this one was faster.
+            if not os.path.isdir(temporary):
+                raise
     return plan
+
+
+def seed_random(plan):
+    """Gives the random numbers of the standard library and of numpy the planned seed, if there is one."""
+    if plan["random_seed"] is None:
+        return
+    for name in ("random", "numpy.random"):
+        if name in sys.modules:
+            sys.modules[name].seed(plan["random_seed"])
 
 
 def supervise(plan):

@@ -240,6 +240,7 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
         def pytest_runtest_protocol(self, item, nextitem):
             self.phases = {}
             self.running = test_id(item)
+            channel.seed_random(plan)
             recorder.write("test_start", id=self.running)
             began = watch.clock()
             outcome = yield

@@ -86,9 +86,10 @@ def flattened(suite):
 class Reporter(unittest.TestResult):
     """Turns what happens into records."""
 
-    def __init__(self, channel, recorder, watch, root, tests):
+    def __init__(self, channel, recorder, watch, plan, tests):
         unittest.TestResult.__init__(self)
-        self.channel, self.recorder, self.watch, self.root = channel, recorder, watch, root
+        self.channel, self.recorder, self.watch, self.plan = channel, recorder, watch, plan
+        self.root = plan["root"]
         self.selected = [test.id() for test in tests]
         self.running = None
         self.has_result = False
@@ -97,6 +98,7 @@ class Reporter(unittest.TestResult):
         unittest.TestResult.startTest(self, test)
         self.running = test
         self.has_result = False
+        self.channel.seed_random(self.plan)
         self.recorder.write("test_start", id=self.channel.text(test.id()))
         self.began = self.watch.clock()
         self.watch.arm()
@@ -239,7 +241,7 @@ def main():
         tests = channel.shuffled(tests, lambda test: test.id().rsplit(".", 2)[:2], plan["order_seed"])
     recorder.write_collected([test.id() for test in tests])
 
-    reporter = Reporter(channel, recorder, watch, root, list(tests))
+    reporter = Reporter(channel, recorder, watch, plan, list(tests))
     if plan["alone"]:
         for test in tests:
             channel.in_child(recorder, watch, lambda: unittest.TestSuite([test]).run(reporter))
