@@ -3,6 +3,7 @@
 //! A directory is there whole or not at all. How a lock is found, this module does not know; it rebuilds any lock on
 //! any machine that has the toolchain.
 
+pub mod dockerfile;
 pub mod go;
 pub mod javascript;
 pub mod python;

@@ -147,6 +147,7 @@ pub const SWEBENCH: &[Column] = &[
     required("evidence_label", Kind::Text, "how sure the fail-to-pass set is: `strong`, `resolved` or `weak`"),
     required("issue_writer", Kind::Text, "who wrote the issue text; `template` is no model"),
     optional("image", Kind::Text, "container image; null so far"),
+    required("dockerfile", Kind::Text, "builds the environment with Docker or podman, from the lock that is in it"),
 ];
 
 /// Returns the columns of a consumer's rows.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::TaskInput;
-use crate::record::environment::Build;
+use crate::{environments::dockerfile::dockerfile, record::environment::Build};
 
 #[derive(Serialize)]
 #[expect(non_snake_case, reason = "SWE-bench names two of its columns so")]
@@ -27,6 +27,7 @@ pub struct Row<'a> {
     evidence_label: &'static str,
     issue_writer: &'static str,
     image: Option<&'a str>,
+    dockerfile: String,
 }
 
 /// Returns the row of a task.
@@ -51,6 +52,7 @@ pub fn row(task: &TaskInput) -> Row<'_> {
         evidence_label: super::evidence_name(hidden.label),
         issue_writer: task.issue.writer.name(),
         image: None,
+        dockerfile: dockerfile(public),
     }
 }
 

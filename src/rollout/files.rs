@@ -4,41 +4,6 @@ use std::fmt::Write as _;
 
 use super::unified::numbered;
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/// Returns base64 with padding, in lines of 76 characters.
-pub fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 4 / 3 + bytes.len() / 57 + 4);
-    for (index, group) in bytes.chunks(3).enumerate() {
-        if index > 0 && index % 19 == 0 {
-            text.push('\n');
-        }
-        let word = group.iter().enumerate().fold(0_u32, |word, (i, byte)| word | u32::from(*byte) << (16 - 8 * i));
-        for i in 0..4 {
-            let sextet = (word >> (18 - 6 * i)) & 63;
-            text.push(if i <= group.len() { char::from(ALPHABET[sextet as usize]) } else { '=' });
-        }
-    }
-    text
-}
-
-/// Returns the bytes behind base64 text; `None` where it is none.
-pub fn decode(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
-    let mut word = 0_u32;
-    let mut n_bits = 0;
-    for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=') {
-        let sextet = ALPHABET.iter().position(|letter| *letter == byte)?;
-        word = word << 6 | u32::try_from(sextet).ok()?;
-        n_bits += 6;
-        if n_bits >= 8 {
-            n_bits -= 8;
-            bytes.push(u8::try_from(word >> n_bits & 0xff).ok()?);
-        }
-    }
-    Some(bytes)
-}
-
 /// A file after an edit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Replaced {
@@ -129,17 +94,6 @@ fn likeness(line: &str, wanted: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_reads_back_and_is_the_usual_one() {
-        assert_eq!(encode(b"Man"), "TWFu");
-        assert_eq!((encode(b"Ma").as_str(), encode(b"M").as_str(), encode(b"").as_str()), ("TWE=", "TQ==", ""));
-        for n in 0..200_u8 {
-            let bytes: Vec<u8> = (0..n).map(|i| i.wrapping_mul(37).wrapping_add(n)).collect();
-            assert_eq!(decode(&encode(&bytes)).unwrap(), bytes);
-        }
-        assert_eq!(decode("a b!"), None);
-    }
 
     #[test]
     fn the_one_occurrence_is_replaced() {

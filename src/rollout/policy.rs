@@ -1,9 +1,10 @@
 //! Who acts: the trait, and the two anchors. `oracle` hands in the fix, `noop` does nothing; grading must give them 1
 //! and 0 on every task.
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
-use super::{files, mock::Mock, unified};
+use super::{mock::Mock, unified};
 use crate::record::{
     episode::{Message, PolicyName},
     task::{HiddenTask, PublicTask},
@@ -120,7 +121,7 @@ pub(super) fn fix_calls(patch: &[u8]) -> Vec<Call> {
     let mut calls = Vec::new();
     for (index, chunk) in patch.chunks(600_000).enumerate() {
         let arrow = if index == 0 { ">" } else { ">>" };
-        let command = format!("base64 -d {arrow} /tmp/fix.patch <<'END'\n{}\nEND", files::encode(chunk));
+        let command = format!("base64 -d {arrow} /tmp/fix.patch <<'END'\n{}\nEND", BASE64_STANDARD.encode(chunk));
         calls.push(Call::new("bash", &json!({"command": command})));
     }
     calls.push(Call::new("bash", &json!({"command": "git apply --whitespace=nowarn /tmp/fix.patch"})));

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::Result;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 
 use super::{
     files,
@@ -316,7 +317,7 @@ impl<'a> Toolbox<'a> {
              read by this tool\"; exit 90; }}\nbase64 -w0 -- \"$p\"",
         );
         let text = self.script(&script)?;
-        let content = files::decode(text.trim()).ok_or("the file could not be read".to_owned())?;
+        let content = BASE64_STANDARD.decode(text.trim()).map_err(|_| "the file could not be read".to_owned())?;
         if content.iter().take(8_000).any(|byte| *byte == 0) {
             return Err(Refusal::Explained(format!("a binary file of {} bytes", content.len())));
         }
@@ -332,7 +333,7 @@ impl<'a> Toolbox<'a> {
     fn write(&mut self, place: &str, content: &[u8]) -> Result<(), Refusal> {
         let script = format!(
             "{place}\nmkdir -p -- \"$(dirname -- \"$p\")\" && base64 -d > \"$p\" <<'END' || exit 90\n{}\nEND",
-            files::encode(content)
+            BASE64_STANDARD.encode(content)
         );
         self.script(&script).map(|_| ())
     }

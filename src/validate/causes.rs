@@ -15,7 +15,7 @@ use crate::record::{
 const RUNS_PER_RANDOM_SEED: usize = 3;
 /// Plain runs that tell a test that hangs on its circumstances from one that draws lots.
 const PLAIN_RUNS: usize = 4;
-/// Runs in which a changed circumstance must show.
+/// Runs with one changed circumstance.
 const RUNS_PER_FACTOR: usize = 2;
 
 /// A run of the fixed state, with what was varied in it.
@@ -46,16 +46,20 @@ impl Examination<'_> {
         let mut causes = self.random(selection, plain, &ids.difference(&steady).cloned().collect())?;
         let mut conflicts: BTreeSet<String> = port_conflicts(runs.iter().map(|run| &run.report));
         for (reason, alone) in factors(plain, varied) {
-            let mut found: Vec<String> = steady.iter().filter(|id| !causes.contains_key(*id)).cloned().collect();
+            let open: Vec<&String> = steady.iter().filter(|id| !causes.contains_key(*id)).collect();
+            if open.is_empty() {
+                break;
+            }
+            let mut n_differing: BTreeMap<&String, usize> = BTreeMap::new();
             for _ in 0..RUNS_PER_FACTOR {
-                if found.is_empty() {
-                    break;
-                }
                 let report = self.after(selection, alone)?;
-                found.retain(|id| differs(&report, id));
+                open.iter().filter(|id| differs(&report, id)).for_each(|id| *n_differing.entry(*id).or_default() += 1);
                 conflicts.extend(port_conflicts([&report]));
             }
-            causes.extend(found.into_iter().map(|id| (id, reason)));
+            // Two processes do not meet every time.
+            let enough = if alone.company == Company::Beside { 1 } else { RUNS_PER_FACTOR };
+            let found = n_differing.into_iter().filter(|(_, n)| *n >= enough);
+            causes.extend(found.map(|(id, _)| (id.clone(), reason)));
         }
         for id in ids {
             let reason = causes.entry(id.clone()).or_insert(QuarantineReason::Unstable);

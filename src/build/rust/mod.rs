@@ -138,7 +138,7 @@ fn rungs(base: Date, shared: Date, committed: Option<&str>) -> Vec<Rung<'_>> {
 
 /// Returns the instant at which a day (UTC) begins, seconds since 1970.
 fn midnight(day: Date) -> i64 {
-    day.to_zoned(TimeZone::UTC).map_or(0, |begin| begin.timestamp().as_second())
+    TimeZone::UTC.to_timestamp(day.into()).map_or(0, jiff::Timestamp::as_second)
 }
 
 struct Attempt<'a> {
