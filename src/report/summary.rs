@@ -197,9 +197,7 @@ impl Tally {
         self.strength.n_killed += n_killed;
         self.strength.n_mutants += n_mutants;
         self.strength.n_tangled += usize::from(strength.unneeded_hunks().next().is_some());
-        if n_mutants > 0 {
-            self.killed_percent.push((100 * n_killed / n_mutants) as u64);
-        }
+        self.killed_percent.extend((100 * n_killed).checked_div(n_mutants).map(|percent| percent as u64));
     }
 
     pub fn issue(&mut self, issue: &Result<Issue, Failure>) {

@@ -5,7 +5,10 @@ use std::path::Path;
 use curate::{
     build, config, environments,
     lab::Lab,
-    record::{strength::Strength, task::Task},
+    record::{
+        strength::{HunkStrength, Strength},
+        task::Task,
+    },
     validate,
 };
 
@@ -59,7 +62,7 @@ def total(prices, discount=0):
     return result
 "#;
 
-const STRONG: &str = r#"import pytest
+const STRONG: &str = r"import pytest
 
 from shop import total
 
@@ -79,14 +82,14 @@ def test_prices_are_not_negative():
     assert total([0, 5]) == 5
     with pytest.raises(ValueError):
         total([5, -1])
-"#;
+";
 
-const WEAK: &str = r#"from shop import total
+const WEAK: &str = r"from shop import total
 
 
 def test_large_orders_cost_less():
     assert total([100, 100], 10) < 200
-"#;
+";
 
 /// Returns the shop with its fix, a comment elsewhere, and another rule for shipping.
 fn tangled() -> String {
@@ -185,7 +188,7 @@ fn mutants_that_do_not_compile_count_for_nothing() {
     let fix = [("demo.go", fixed.as_str()), ("cap_test.go", &cap)];
     let settings = config::Validate { repeats: 1, strength_runs: 30, ..config::Validate::default() };
     let strength = validate(&lab, &mine(place.path(), &base, &fix), &settings).hidden.strength;
-    let unneeded: Vec<String> = strength.unneeded_hunks().map(|hunk| hunk.place()).collect();
+    let unneeded: Vec<String> = strength.unneeded_hunks().map(HunkStrength::place).collect();
     assert_eq!(unneeded, ["demo.go:16-16"], "{strength:#?}");
     assert!(strength.n_planned <= 10 && strength.n_killed() >= 2, "{strength:#?}");
 }

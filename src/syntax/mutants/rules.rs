@@ -73,7 +73,9 @@ impl Finder<'_> {
                 _ => false,
             };
             let with = swapped(token.kind()).filter(|_| !is_fixed);
-            with.into_iter().for_each(|with| self.replace(token, with));
+            if let Some(with) = with {
+                self.replace(token, with);
+            }
         }
     }
 
@@ -90,10 +92,14 @@ impl Finder<'_> {
         let text = self.source(node);
         match node.kind() {
             "true" | "false" | "boolean_literal" if node.is_named() => {
-                swapped(text).into_iter().for_each(|with| self.replace(node, with));
+                if let Some(with) = swapped(text) {
+                    self.replace(node, with);
+                }
             }
             "integer" | "number" | "integer_literal" | "int_literal" => {
-                one_more(text).into_iter().for_each(|with| self.replace(node, &with));
+                if let Some(with) = one_more(text) {
+                    self.replace(node, &with);
+                }
             }
             "string" | "template_string" | "string_literal" | "interpreted_string_literal"
                 if node.is_named() && !is_message =>
