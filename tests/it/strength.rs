@@ -6,7 +6,7 @@ use curate::{
     build, config, environments,
     lab::Lab,
     record::{
-        strength::{HunkStrength, Strength},
+        strength::{Fate, HunkStrength, MutantStrength, Strength},
         task::Task,
     },
     validate,
@@ -176,7 +176,10 @@ fn mutants_that_do_not_compile_count_for_nothing() {
     let old = "package demo\n\nfunc Cap(n, max int) int {\n\treturn n\n}\n\n// Half of a number.\n//\n// Rounded.\n//\n\
                // Down.\nfunc Half(n int) int {\n\treturn n / 2\n}\n";
     let fixed = old
-        .replace("\treturn n\n", "\tif n > max {\n\t\treturn max\n\t}\n\treturn n\n")
+        .replace(
+            "\treturn n\n",
+            "\tname := \"cap\"\n\tname += \"\"\n\tif n > max && name == \"cap\" {\n\t\treturn max\n\t}\n\treturn n\n",
+        )
         .replace("\treturn n / 2\n", "\treturn n >> 1\n");
     let test = |name: &str, body: &str| {
         format!(
@@ -189,6 +192,10 @@ fn mutants_that_do_not_compile_count_for_nothing() {
     let settings = config::Validate { repeats: 1, strength_runs: 30, ..config::Validate::default() };
     let strength = validate(&lab, &mine(place.path(), &base, &fix), &settings).hidden.strength;
     let unneeded: Vec<String> = strength.unneeded_hunks().map(HunkStrength::place).collect();
-    assert_eq!(unneeded, ["demo.go:16-16"], "{strength:#?}");
+    assert_eq!(unneeded, ["demo.go:18-18"], "{strength:#?}");
+    // Strings cannot be subtracted.
+    let unviable: Vec<&MutantStrength> = strength.mutants.iter().filter(|it| it.fate == Fate::Unviable).collect();
+    assert!(unviable.iter().any(|mutant| mutant.what == "`+=` → `-=`"), "{strength:#?}");
+    assert_eq!(strength.n_mutants() + unviable.len(), strength.mutants.len());
     assert!(strength.n_planned <= 10 && strength.n_killed() >= 2, "{strength:#?}");
 }
