@@ -237,11 +237,14 @@ pub struct Validate {
     /// Limit for one process of the fixed state, seconds. A whole suite that needs longer is replaced by the touched
     /// files' suite.
     pub suite_s: u64,
+    /// Variants of the fix, without a hunk or with a small fault, on which the fail-to-pass tests of one task are tried; a
+    /// third of it in languages where each costs a compilation, 0 for none.
+    pub strength_runs: u32,
 }
 
 impl Default for Validate {
     fn default() -> Validate {
-        Validate { repeats: 3, test_s: 60, suite_s: 300 }
+        Validate { repeats: 3, test_s: 60, suite_s: 300, strength_runs: 16 }
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! A text that does not parse without errors gives no answer, and callers then take the careful way.
 
+pub mod mutants;
+
 use tree_sitter::{Language, Node, Parser, Tree};
 
 /// The grammar for a path, by its ending.
@@ -27,29 +29,41 @@ fn parse(path: &[u8], text: &[u8]) -> Option<Tree> {
 
 /// Says whether two texts differ in comments and layout alone. In doubt they do not.
 ///
-/// Not for Python, where layout is syntax and docstrings are comments.
+/// Python's docstrings are comments here, its indentation is none.
 pub fn is_same_code(path: &[u8], old: &[u8], new: &[u8]) -> bool {
     let (Some(left), Some(right)) = (parse(path, old), parse(path, new)) else { return false };
     let (mut one, mut other) = (Vec::new(), Vec::new());
-    leaves(left.root_node(), &mut one);
-    leaves(right.root_node(), &mut other);
-    let text = |node: &Node, of: &[u8]| of[node.byte_range()].to_vec();
-    one.len() == other.len()
-        && one.iter().zip(&other).all(|(a, b)| a.kind_id() == b.kind_id() && text(a, old) == text(b, new))
+    leaves(left.root_node(), old, &mut one);
+    leaves(right.root_node(), new, &mut other);
+    one == other
 }
 
-fn leaves<'t>(node: Node<'t>, into: &mut Vec<Node<'t>>) {
-    if is_comment(node) {
+/// Collects kind and text of what a program is made of.
+fn leaves<'t>(node: Node, text: &'t [u8], into: &mut Vec<(u16, &'t [u8])>) {
+    if is_comment(node) || is_docstring(node) {
         return;
     }
     // Strings and template texts have leaves that leave out what lies between them.
     if node.child_count() == 0 || node.kind().contains("string") {
-        into.push(node);
+        into.push((node.kind_id(), &text[node.byte_range()]));
         return;
     }
     for child in children(node) {
-        leaves(child, into);
+        leaves(child, text, into);
     }
+    // Where a block ends shows in nothing but the layout.
+    if node.kind() == "block" {
+        into.push((node.kind_id(), b""));
+    }
+}
+
+/// Says whether a statement of Python is nothing but a string.
+fn is_docstring(node: Node) -> bool {
+    let only = node.named_child(0).filter(|_| node.named_child_count() == 1);
+    node.kind() == "expression_statement"
+        && only.is_some_and(|only| {
+            only.kind() == "concatenated_string" || only.child(0).is_some_and(|start| start.kind() == "string_start")
+        })
 }
 
 fn is_comment(node: Node) -> bool {
@@ -367,6 +381,7 @@ mod tests {
             ("a.go", "package a\nfunc b() {}\n", "// Package a.\npackage a\n\nfunc b() {\n}\n"),
             ("a.js", "f(1)", "/* x */ f( 1 )"),
             ("a.ts", "const a: number = 1;", "const a :number = 1; // one"),
+            ("a.py", "def f(a):\n    return a\n", "def f( a ):\n  \"\"\"Doc.\"\"\"\n\n  return a  # one\n"),
         ] {
             assert!(is_same_code(path.as_bytes(), old.as_bytes(), new.as_bytes()), "{path}");
         }
@@ -375,6 +390,8 @@ mod tests {
             ("a.js", "f(`a${b} c`)", "f(`a${b}  c`)"),
             ("a.js", "f(1)", "f(2)"),
             ("a.txt", "a", "a "),
+            ("a.py", "if a:\n    b()\n    c()\n", "if a:\n    b()\nc()\n"),
+            ("a.py", "a = 'b'\n", "a = 'c'\n"),
         ] {
             assert!(!is_same_code(path.as_bytes(), old.as_bytes(), new.as_bytes()), "{path}: {new}");
         }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::record::{
     candidate::{CommitVerdict, RejectReason},
+    strength::{HunkStrength, Strength},
     suite::{Selection, Status, SuiteOutcome, SuiteRun},
     task::Validation,
 };
@@ -137,6 +138,7 @@ fn validation_text(validation: &Validation) -> String {
                 let exception = failing.exception.as_deref().unwrap_or_default();
                 text.push_str(&format!("    {} ({:?}) {exception}: {first}\n", failing.test_id, failing.transition));
             }
+            text.push_str(&strength_text(&hidden.strength));
         }
     }
     for (id, reason) in &validation.quarantined {
@@ -144,6 +146,26 @@ fn validation_text(validation: &Validation) -> String {
     }
     text.push_str("  runs:\n");
     text.extend(validation.runs.iter().map(run_text));
+    text
+}
+
+fn strength_text(strength: &Strength) -> String {
+    if strength.n_planned == 0 && strength.hunks.is_empty() {
+        return "    strength: not measured\n".to_owned();
+    }
+    let unneeded: Vec<&HunkStrength> = strength.unneeded_hunks().collect();
+    let mut text = format!(
+        "    strength: {} of {} mutants killed, {} of {} hunks unneeded; {} of {} variants run\n",
+        strength.n_killed(),
+        strength.n_mutants(),
+        unneeded.len(),
+        strength.hunks.len(),
+        strength.n_run,
+        strength.n_planned
+    );
+    text.extend(unneeded.iter().map(|hunk| format!("      unneeded: {} {}\n", hunk.place(), hunk.header)));
+    let survived = |path, line, what| format!("      survived: {path}:{line} {what}\n");
+    text.extend(strength.survivors().map(|mutant| survived(mutant.path.lossy(), mutant.line, &mutant.what)));
     text
 }
 

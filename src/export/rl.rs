@@ -61,6 +61,8 @@ fn ground_truth(task: &TaskInput, dataset: &str) -> String {
         "n_fail_to_pass": hidden.fail_to_pass.len(),
         "n_pass_to_pass": hidden.pass_to_pass.len(),
         "evidence_label": super::evidence_name(hidden.label),
+        "mutants_killed": hidden.strength.n_killed(),
+        "mutants_total": hidden.strength.n_mutants(),
     })
     .to_string()
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Consumer;
 
 /// Version of all tables below; raised when a column is added, removed or changes its type or meaning.
-pub const SCHEMA_VERSION: i32 = 1;
+pub const SCHEMA_VERSION: i32 = 2;
 
 /// Type of a column.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +85,8 @@ pub const TRL: &[Column] = &[
     required("sample", Kind::Int32, "number of the attempt under the same seed"),
     required("issue_writer", Kind::Text, "who wrote the task's text; `template` is no model"),
     required("evidence_label", Kind::Text, "how sure the fail-to-pass set is: `strong`, `resolved` or `weak`"),
+    required("mutants_killed", Kind::Int32, "small faults in the changed lines that the fail-to-pass tests notice"),
+    required("mutants_total", Kind::Int32, "faults tried; a sample, 0 where none was"),
     required("resolved", Kind::Bool, "every fail-to-pass and pass-to-pass test was seen to pass"),
     optional("reward", Kind::Float64, "1.0 or 0.0; null where the machine failed"),
     required("reward_valid", Kind::Bool, "whether there is a reward"),
@@ -145,6 +147,9 @@ pub const SWEBENCH: &[Column] = &[
     required("language", Kind::Text, "of the repository's program code"),
     optional("license", Kind::Text, "SPDX expression found at the base commit; null where none was recognised"),
     required("evidence_label", Kind::Text, "how sure the fail-to-pass set is: `strong`, `resolved` or `weak`"),
+    required("mutants_killed", Kind::Int32, "small faults in the changed lines that the fail-to-pass tests notice"),
+    required("mutants_total", Kind::Int32, "faults tried; a sample, 0 where none was"),
+    required("unneeded_hunks", Kind::Texts, "`path:first-last` of the gold patch's hunks without which all tests pass"),
     required("issue_writer", Kind::Text, "who wrote the issue text; `template` is no model"),
     optional("image", Kind::Text, "container image; null so far"),
     required("dockerfile", Kind::Text, "builds the environment with Docker or podman, from the lock that is in it"),

@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::TaskInput;
-use crate::{environments::dockerfile::dockerfile, record::environment::Build};
+use crate::{
+    environments::dockerfile::dockerfile,
+    record::{environment::Build, strength::HunkStrength},
+};
 
 #[derive(Serialize)]
 #[expect(non_snake_case, reason = "SWE-bench names two of its columns so")]
@@ -25,6 +28,9 @@ pub struct Row<'a> {
     language: &'a str,
     license: Option<&'a str>,
     evidence_label: &'static str,
+    mutants_killed: usize,
+    mutants_total: usize,
+    unneeded_hunks: Vec<String>,
     issue_writer: &'static str,
     image: Option<&'a str>,
     dockerfile: String,
@@ -50,6 +56,9 @@ pub fn row(task: &TaskInput) -> Row<'_> {
         language: &public.language,
         license: public.license.as_deref(),
         evidence_label: super::evidence_name(hidden.label),
+        mutants_killed: hidden.strength.n_killed(),
+        mutants_total: hidden.strength.n_mutants(),
+        unneeded_hunks: hidden.strength.unneeded_hunks().map(HunkStrength::place).collect(),
         issue_writer: task.issue.writer.name(),
         image: None,
         dockerfile: dockerfile(public),

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use git2::{DiffOptions, Patch};
 
 /// Lines of unchanged text around each change.
-const CONTEXT_LINES: u32 = 3;
+pub(super) const CONTEXT_LINES: u32 = 3;
 /// Equal lines kept at each end of what is compared.
 const MARGIN_LINES: usize = 64;
 /// Git takes a file with a NUL in this many first bytes for binary.
@@ -40,7 +40,7 @@ pub fn body(old: &[u8], new: &[u8]) -> Result<(Vec<u8>, LineCounts)> {
     Ok((renumber(&text, &old[..ends.head]), counts))
 }
 
-fn is_binary(bytes: &[u8]) -> bool {
+pub(super) fn is_binary(bytes: &[u8]) -> bool {
     bytes[..bytes.len().min(BINARY_CHECK_BYTES)].contains(&0)
 }
 

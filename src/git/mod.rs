@@ -12,6 +12,7 @@
 //! | [`walk`] | which commits there are, in which order |
 //! | [`tree`] | path lookup, listing, comparison, editing of trees |
 //! | [`diff`], [`hunks`] | contents → unified git diff |
+//! | [`lines`] | two texts → hunks as line numbers |
 //! | [`patch`], [`binary`] | unified git diff → values |
 //! | [`apply`] | values + base tree → edits |
 //! | [`template`] | commit → directory with a synthetic repository |
@@ -27,6 +28,7 @@ pub mod create;
 pub mod diff;
 mod error;
 pub mod hunks;
+pub mod lines;
 pub mod object;
 mod patch;
 mod quote;

@@ -164,6 +164,7 @@ pub(super) mod tests {
         candidate::{FileChange, Side},
         environment::{Build, Environment, Recipe, Runner, Toolchain},
         id::Digest,
+        strength::Strength,
         task::{EvidenceLabel, FailingTest, PublicTask, Transition},
     };
 
@@ -227,6 +228,7 @@ pub(super) mod tests {
                     message: message.to_owned(),
                     frames: vec![],
                 }],
+                strength: Strength::default(),
             },
         }
     }

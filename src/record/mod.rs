@@ -21,5 +21,6 @@ pub mod episode;
 pub mod failure;
 pub mod id;
 pub mod patch;
+pub mod strength;
 pub mod suite;
 pub mod task;

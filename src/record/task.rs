@@ -9,6 +9,7 @@ use super::{
     candidate::FileChange,
     environment::Build,
     failure::Failure,
+    strength::Strength,
     suite::{Frame, SuiteRun},
 };
 
@@ -125,6 +126,9 @@ pub struct HiddenTask {
     pub after_wall_ms: u64,
     pub quarantined: BTreeMap<String, QuarantineReason>,
     pub failing: Vec<FailingTest>,
+    /// How much of the fix the fail-to-pass tests notice.
+    #[serde(default)]
+    pub strength: Strength,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

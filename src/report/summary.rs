@@ -10,6 +10,7 @@ use crate::record::{
     environment::BuildOutcome,
     episode::{Episode, Grade, Label},
     failure::Failure,
+    strength::Strength,
     task::{Issue, Validation},
 };
 
@@ -28,6 +29,7 @@ pub struct Summary {
     pub n_fail_to_pass: usize,
     /// Pass-to-pass tests of all tasks.
     pub n_pass_to_pass: usize,
+    pub strength: Faults,
     /// Quarantined tests by reason, those of rejected candidates too.
     pub quarantined: Counts,
     /// Wall time of all suite runs of validation together.
@@ -37,6 +39,18 @@ pub struct Summary {
 }
 
 pub type Counts = BTreeMap<String, usize>;
+
+/// How much of their fixes the tasks' fail-to-pass tests notice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Faults {
+    pub n_killed: usize,
+    pub n_mutants: usize,
+    /// Share of killed mutants of the median task that has any, percent.
+    pub median_percent: u64,
+    /// Tasks with hunks that no fail-to-pass test notices.
+    pub n_tangled: usize,
+}
 
 /// One step of the funnel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,6 +131,9 @@ pub struct Tally {
     evidence: Counts,
     n_fail_to_pass: usize,
     n_pass_to_pass: usize,
+    strength: Faults,
+    /// By task with mutants.
+    killed_percent: Vec<u64>,
     suite_runs_ms: u64,
     quarantined: Counts,
     policies: BTreeMap<String, PolicyTally>,
@@ -169,9 +186,18 @@ impl Tally {
             add(&mut self.evidence, &name_of(task.hidden.label));
             self.n_fail_to_pass += task.hidden.fail_to_pass.len();
             self.n_pass_to_pass += task.hidden.pass_to_pass.len();
+            self.strength(&task.hidden.strength);
         }
         self.suite_runs_ms += validation.runs.iter().map(|run| run.wall_ms).sum::<u64>();
         validation.quarantined.values().for_each(|reason| add(&mut self.quarantined, &name_of(reason)));
+    }
+
+    fn strength(&mut self, strength: &Strength) {
+        let (n_killed, n_mutants) = (strength.n_killed(), strength.n_mutants());
+        self.strength.n_killed += n_killed;
+        self.strength.n_mutants += n_mutants;
+        self.strength.n_tangled += usize::from(strength.unneeded_hunks().next().is_some());
+        self.killed_percent.extend((100 * n_killed).checked_div(n_mutants).map(|percent| percent as u64));
     }
 
     pub fn issue(&mut self, issue: &Result<Issue, Failure>) {
@@ -223,6 +249,7 @@ impl Tally {
             evidence: self.evidence,
             n_fail_to_pass: self.n_fail_to_pass,
             n_pass_to_pass: self.n_pass_to_pass,
+            strength: Faults { median_percent: spread(self.killed_percent).median, ..self.strength },
             quarantined: self.quarantined,
             attempts,
         }

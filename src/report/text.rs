@@ -40,6 +40,15 @@ fn evidence(out: &mut String, summary: &Summary) {
         out,
         &format!("  evidence      {}; {n_fail} fail-to-pass, {n_pass} pass-to-pass tests", pairs(&summary.evidence)),
     );
+    let faults = summary.strength;
+    if faults.n_mutants > 0 {
+        let (killed, all, median) = (faults.n_killed, faults.n_mutants, faults.median_percent);
+        let tangled = format!("{} tasks with unneeded hunks", faults.n_tangled);
+        line(
+            out,
+            &format!("  strength      {killed} of {all} mutants killed, {median} % of the median task's; {tangled}"),
+        );
+    }
     if !summary.quarantined.is_empty() {
         line(out, &format!("  quarantined   {}", pairs(&summary.quarantined)));
     }

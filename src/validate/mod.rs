@@ -3,13 +3,15 @@
 //! Three states: **base**, **before** (base and test patch), **after** (base, test patch and source patch). Cheap first:
 //! `after` and `before` once on the touched test files; only where a test goes from failing to passing come the
 //! repeats with changed order, hash seed and temporary directory, every fail-to-pass test once alone, and the whole
-//! suite. What disagrees with itself is quarantined by name and reason. Knows nothing of issue texts or agents.
+//! suite. What disagrees with itself is quarantined by name and reason. Last, variants of the fix tell how much of it the
+//! fail-to-pass tests notice. Knows nothing of issue texts or agents.
 
 mod causes;
 mod license;
 mod runs;
 mod select;
 mod stability;
+mod strength;
 mod trim;
 mod verdict;
 
@@ -196,6 +198,7 @@ impl Examination<'_> {
             return Err(self.all_quarantined());
         }
         let pass_to_pass = self.pass_to_pass(&fail_to_pass, suite.as_ref())?;
+        let strength = self.strength(&fail_to_pass)?;
         let after_wall_ms = suite.as_ref().map_or(after.wall_ms, |suite| suite.wall_ms);
         Ok(Task {
             public: self.public()?,
@@ -214,6 +217,7 @@ impl Examination<'_> {
                 hash_seed: self.hash_seed,
                 after_wall_ms,
                 quarantined: self.quarantined.clone(),
+                strength,
             },
         })
     }

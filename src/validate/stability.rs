@@ -175,7 +175,7 @@ impl Examination<'_> {
         Ok(())
     }
 
-    fn plain(&self) -> Variation {
+    pub(super) fn plain(&self) -> Variation {
         Variation { hash_seed: self.hash_seed, ..Variation::PLAIN }
     }
 

@@ -27,6 +27,7 @@ use curate::{
         environment::{Build, Environment, Recipe, Runner, Toolchain},
         id::Digest,
         patch::{Edit, FileContent},
+        strength::Strength,
         suite::{Report, Selection, Status, TreeState, Variation},
         task::{EvidenceLabel, FailingTest, HiddenTask, Issue, PublicTask, Task, Transition, Writer},
     },
@@ -165,6 +166,7 @@ impl Bench {
             after_wall_ms: 1_000,
             quarantined: BTreeMap::new(),
             failing,
+            strength: Strength::default(),
             changes,
         };
         let public = PublicTask {

@@ -242,7 +242,8 @@ fn tasks_reach_verl_and_swebench_readers() {
     assert_eq!(
         text(&row["reward_model"]["ground_truth"]),
         json!({"dataset": "shelf", "instance_id": instance_id(2), "base_commit": task(2).public.base_commit,
-               "n_fail_to_pass": 1, "n_pass_to_pass": 1, "evidence_label": "weak"})
+               "n_fail_to_pass": 1, "n_pass_to_pass": 1, "evidence_label": "weak",
+               "mutants_killed": 0, "mutants_total": 0})
     );
     assert_eq!(text(&row["extra_info"]["task"])["repo"], json!("example/shelf"));
     assert_eq!((&row["extra_info"]["index"], &row["agent_name"]), (&json!(1), &json!("single_turn_agent")));

@@ -21,5 +21,6 @@ mod records;
 mod report;
 mod rollout;
 mod rust;
+mod strength;
 mod support;
 mod traps;

@@ -7,6 +7,7 @@ use curate::record::{
     environment::{Build, Environment, LayerFile, Recipe, Runner, Toolchain},
     episode::{Budget, Episode, Grade, Label, Message, PolicyName, Speaker, StopReason, Timing, ToolCall},
     id::Digest,
+    strength::Strength,
     task::{EvidenceLabel, FailingTest, HiddenTask, Issue, PublicTask, Task, Transition, Writer},
 };
 use serde_json::{Value, json};
@@ -88,6 +89,7 @@ pub fn task(number: u32) -> Task {
                 message: "assert 2 == 3".to_owned(),
                 frames: Vec::new(),
             }],
+            strength: Strength::default(),
         },
     }
 }

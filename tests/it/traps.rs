@@ -81,15 +81,15 @@ fn read<T: DeserializeOwned>(path: &str) -> T {
 }
 
 /// A rebuilt history and what mining says of it.
-struct Mined {
-    repository: PathBuf,
+pub struct Mined {
+    pub repository: PathBuf,
     /// Commit by the history's name for it.
     commits: HashMap<String, String>,
     selection: Selection,
     _place: TempDir,
 }
 
-fn mine(history: &Path) -> Mined {
+pub fn mine(history: &Path) -> Mined {
     let place = TempDir::new().unwrap();
     let repository = place.path().join("repo.git");
     fs::create_dir(&repository).unwrap();
@@ -106,7 +106,7 @@ impl Mined {
         verdict.unwrap_or_else(|| panic!("no verdict on `{commit}`")).reason
     }
 
-    fn candidate(&self, commit: &str) -> &Candidate {
+    pub fn candidate(&self, commit: &str) -> &Candidate {
         let found = self.selection.candidates.iter().find(|candidate| candidate.fix_commit == self.commits[commit]);
         found.unwrap_or_else(|| panic!("`{commit}` is no candidate"))
     }
@@ -117,7 +117,7 @@ impl Mined {
         let build = build::build(lab, &self.repository, candidate, None, &settings).unwrap();
         let build = build.map_err(|failure| failure.kind)?;
         // Fixed states take milliseconds here; a hanging test waits for the whole limit.
-        let settings = config::Validate { test_s: 4, ..config::Validate::default() };
+        let settings = config::Validate { test_s: 4, strength_runs: 0, ..config::Validate::default() };
         let context =
             validate::Context { lab, repository: &self.repository, candidate, build: &build, settings: &settings };
         Ok(validate::validate(context).unwrap())
@@ -125,7 +125,7 @@ impl Mined {
 }
 
 /// A machine that can sandbox and reach the package index; `None`, with the reason printed, elsewhere.
-fn lab() -> Option<&'static Lab> {
+pub fn lab() -> Option<&'static Lab> {
     static LAB: OnceLock<Option<Lab>> = OnceLock::new();
     let make = || {
         let backend = backends().first().copied()?;

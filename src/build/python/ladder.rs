@@ -50,10 +50,13 @@ pub fn rungs(needs: &Needs, locked: Option<&Locked>, days: Days) -> Vec<Rung> {
     let (shared, dated, fixed) = (before(days.shared), before(days.base), days.fix);
     let mut rungs = Vec::new();
     if let Some(locked) = locked {
-        let mut rung = rung("lock_file", needs, all, false, fixed);
-        rung.constraints.extend(locked.constraints.iter().cloned());
-        rung.sources.push(locked.file.to_owned());
-        rungs.push(rung);
+        // What the lock leaves open is as of the shared day where that can be.
+        for (name, day) in [("lock_file", shared), ("lock_file_by_fix", fixed)] {
+            let mut rung = rung(name, needs, all, false, day);
+            rung.constraints.extend(locked.constraints.iter().cloned());
+            rung.sources.push(locked.file.to_owned());
+            rungs.push(rung);
+        }
     }
     rungs.push(rung("shared", needs, all, false, shared));
     rungs.push(rung("dated", needs, all, false, dated));
@@ -167,7 +170,8 @@ mod tests {
         let days = Days { base: date(2021, 3, 5), shared: date(2021, 2, 1), fix: date(2021, 3, 9), ..DAYS };
         let all = "attrs==19.1 hypothesis>=4 pytest pytest==2.8 pytest>=3 six==1.11";
         let expected = [
-            ("lock_file", all, 2, "2021-03-09"),
+            ("lock_file", all, 2, "2021-01-31"),
+            ("lock_file_by_fix", all, 2, "2021-03-09"),
             ("shared", all, 1, "2021-01-31"),
             ("dated", all, 1, "2021-03-04"),
             ("dated_by_fix", all, 1, "2021-03-09"),
