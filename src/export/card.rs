@@ -233,7 +233,7 @@ fn purpose(consumer: Consumer) -> &'static str {
         }
         Consumer::SweBench => {
             "Tasks in the columns of SWE-bench, with `fix_commit`, `language`, `license`, `evidence_label`, \
-             `issue_writer` and `image` added. Bytes of a patch that are not UTF-8 are written as the private-use \
+             `change_kind`, `fairness`, `difficulty`, `issue_writer` and `image` added. Bytes of a patch that are not UTF-8 are written as the private-use \
              characters U+10FF00 + byte."
         }
     }

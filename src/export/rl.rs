@@ -61,6 +61,8 @@ fn ground_truth(task: &TaskInput, dataset: &str) -> String {
         "n_fail_to_pass": hidden.fail_to_pass.len(),
         "n_pass_to_pass": hidden.pass_to_pass.len(),
         "evidence_label": super::evidence_name(hidden.label),
+        "change_kind": hidden.change_kind.name(),
+        "difficulty": hidden.difficulty,
     })
     .to_string()
 }

@@ -7,7 +7,10 @@ use super::{
     schema::SCHEMA_VERSION,
     select::{Chosen, is_trained},
 };
-use crate::record::episode::{Message, Speaker, ToolCall};
+use crate::record::{
+    episode::{Message, Speaker, ToolCall},
+    task::Difficulty,
+};
 
 #[derive(Serialize)]
 pub struct Row<'a> {
@@ -26,6 +29,8 @@ pub struct Row<'a> {
     sample: u32,
     issue_writer: &'static str,
     evidence_label: &'static str,
+    change_kind: &'static str,
+    difficulty: Difficulty,
     resolved: bool,
     reward: Option<f64>,
     reward_valid: bool,
@@ -84,6 +89,8 @@ pub fn row<'a>(chosen: &'a Chosen, tools: &'a Value) -> Row<'a> {
         sample: episode.sample,
         issue_writer: chosen.task.issue.writer.name(),
         evidence_label: super::evidence_name(task.hidden.label),
+        change_kind: task.hidden.change_kind.name(),
+        difficulty: task.hidden.difficulty,
         resolved: grade.resolved(),
         reward: grade.reward,
         reward_valid: grade.reward_valid(),

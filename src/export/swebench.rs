@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::TaskInput;
-use crate::record::environment::Build;
+use crate::record::{
+    environment::Build,
+    task::{Difficulty, FairnessItem},
+};
 
 #[derive(Serialize)]
 #[expect(non_snake_case, reason = "SWE-bench names two of its columns so")]
@@ -25,6 +28,9 @@ pub struct Row<'a> {
     language: &'a str,
     license: Option<&'a str>,
     evidence_label: &'static str,
+    change_kind: &'static str,
+    fairness: &'a [FairnessItem],
+    difficulty: Difficulty,
     issue_writer: &'static str,
     image: Option<&'a str>,
 }
@@ -49,6 +55,9 @@ pub fn row(task: &TaskInput) -> Row<'_> {
         language: &public.language,
         license: public.license.as_deref(),
         evidence_label: super::evidence_name(hidden.label),
+        change_kind: hidden.change_kind.name(),
+        fairness: &hidden.fairness,
+        difficulty: hidden.difficulty,
         issue_writer: task.issue.writer.name(),
         image: None,
     }

@@ -7,7 +7,9 @@ use curate::record::{
     environment::{Build, Environment, LayerFile, Recipe, Runner, Toolchain},
     episode::{Budget, Episode, Grade, Label, Message, PolicyName, Speaker, StopReason, Timing, ToolCall},
     id::Digest,
-    task::{EvidenceLabel, FailingTest, HiddenTask, Issue, PublicTask, Task, Transition, Writer},
+    task::{
+        ChangeKind, Difficulty, EvidenceLabel, FailingTest, HiddenTask, Issue, PublicTask, Task, Transition, Writer,
+    },
 };
 use serde_json::{Value, json};
 
@@ -81,6 +83,10 @@ pub fn task(number: u32) -> Task {
             hash_seed: 0,
             after_wall_ms: 900,
             quarantined: BTreeMap::new(),
+            change_kind: ChangeKind::Fix,
+            fairness: Vec::new(),
+            n_fairness_left_out: 0,
+            difficulty: Difficulty::default(),
             failing: vec![FailingTest {
                 test_id,
                 transition: Transition::FailToPass,
