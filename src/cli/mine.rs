@@ -192,7 +192,9 @@ impl Steps<'_> {
     fn take_until(&self, n: usize, mut selection: Selection, key: &Digest) -> Result<u64> {
         let (mut worked, mut n_taken, mut made) = (0, 0, Vec::new());
         while made.len() < n && n_taken < selection.candidates.len() {
-            let size = (n - made.len()).max(self.session.jobs);
+            // What an earlier run did is met first, and no worker is idle for it.
+            let n_workers = if worked == 0 { 1 } else { self.session.jobs };
+            let size = (n - made.len()).max(n_workers);
             let batch = &selection.candidates[n_taken..selection.candidates.len().min(n_taken + size)];
             worked += self.take(batch)?;
             for (at, candidate) in batch.iter().enumerate() {

@@ -161,7 +161,11 @@ pub const SWEBENCH: &[Column] = &[
     optional("license", Kind::Text, "SPDX expression found at the base commit; null where none was recognised"),
     required("evidence_label", Kind::Text, "how sure the fail-to-pass set is: `strong`, `resolved` or `weak`"),
     required("change_kind", Kind::Text, "`interface`: the hidden tests use a name that only the fix adds; else `fix`"),
-    required("fairness", Kind::Json, "names, literals and messages that the hidden tests need and only the fix adds, a list"),
+    required(
+        "fairness",
+        Kind::Json,
+        "names, literals and messages that the hidden tests need and only the fix adds, a list",
+    ),
     required("difficulty", Kind::Struct(DIFFICULTY), "what the fix touches"),
     required("issue_writer", Kind::Text, "who wrote the issue text; `template` is no model"),
     optional("image", Kind::Text, "container image; null so far"),

@@ -108,7 +108,6 @@ fn marks<'l, 't>(before: &'l [Node<'t>]) -> impl Iterator<Item = &'l Node<'t>> {
 fn name_of(node: Node<'_>) -> Option<Node<'_>> {
     match node.kind() {
         "impl_item" => node.child_by_field_name("type"),
-        "variable_declarator" if is_function(node) => node.child_by_field_name("name"),
         "class_definition"
         | "class_declaration"
         | "abstract_class_declaration"

@@ -106,7 +106,7 @@ impl Walk<'_> {
             return;
         }
         if is_name(node.kind()) {
-            let part = self.settle(node, context);
+            let part = settle(node, context);
             let word = self.word(node, part, context);
             self.found.words.push(word);
             return;
@@ -149,18 +149,6 @@ impl Walk<'_> {
             }
         }
         below
-    }
-
-    fn settle(&self, node: Node, context: &Context) -> Part {
-        match (context.part, context.scope) {
-            (Part::Assigned, Scope::Module) if node.parent().is_some_and(|parent| has_function_value(parent)) => {
-                Part::Function
-            }
-            (Part::Assigned, Scope::Module) => Part::Constant,
-            (Part::Assigned, Scope::Type) => Part::Attribute,
-            (Part::Assigned, Scope::Function) => Part::Local,
-            (part, _) => part,
-        }
     }
 
     fn is_of_own_object(&self, node: Node) -> bool {
@@ -219,6 +207,19 @@ impl Walk<'_> {
     }
 }
 
+/// Returns what a name is that plays a part where it stands.
+fn settle(node: Node, context: &Context) -> Part {
+    match (context.part, context.scope) {
+        (Part::Assigned, Scope::Module) if node.parent().is_some_and(|parent| has_function_value(parent)) => {
+            Part::Function
+        }
+        (Part::Assigned, Scope::Module) => Part::Constant,
+        (Part::Assigned, Scope::Type) => Part::Attribute,
+        (Part::Assigned, Scope::Function) => Part::Local,
+        (part, _) => part,
+    }
+}
+
 fn line(node: Node) -> u32 {
     row(node.start_position().row)
 }
@@ -272,6 +273,11 @@ fn has_function_value(declaration: Node) -> bool {
 }
 
 /// Returns the part that a child plays in its parent, where that differs from what holds around the parent.
+#[expect(
+    clippy::unnested_or_patterns,
+    clippy::match_same_arms,
+    reason = "it is a table, a row for each kind of thing, in an order that counts"
+)]
 fn place(parent: &str, field: Option<&str>, child: &str) -> Option<Part> {
     Some(match (parent, field.unwrap_or_default()) {
         // Python, JavaScript, Rust, Go.

@@ -29,8 +29,8 @@ use curate::{
         patch::{Edit, FileContent},
         suite::{Report, Selection, Status, TreeState, Variation},
         task::{
-        ChangeKind, Difficulty, EvidenceLabel, FailingTest, HiddenTask, Issue, PublicTask, Task, Transition, Writer,
-    },
+            ChangeKind, Difficulty, EvidenceLabel, FailingTest, HiddenTask, Issue, PublicTask, Task, Transition, Writer,
+        },
     },
 };
 

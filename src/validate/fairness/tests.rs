@@ -1,3 +1,5 @@
+use FairnessKind::{Literal, Message, Name};
+
 use super::*;
 use crate::git::diff::changed_lines;
 
@@ -34,7 +36,6 @@ fn python_items_are_names_literals_and_messages_that_tests_and_fix_share() {
         changed("tests/test_lib.py", old, &new),
         &["tests/test_lib.py::test_strict"],
     );
-    use FairnessKind::{Literal, Message, Name};
     // The private helper is only in a test that is not fail-to-pass; `deep`, `edge` and `helper` are the test's own.
     let expected = [
         (Name, "Range"),
@@ -57,7 +58,7 @@ fn a_message_is_wanted_as_far_as_the_test_looks_for_it() {
     let test = |line: &str| changed("test_lib.py", "", &format!("def test_strict():\n    check({line})\n"));
     let messages = |line: &str| -> Vec<String> {
         let found = items(changed("lib.py", PY_OLD, PY_NEW), test(line), &["test_lib.py::test_strict"]);
-        found.into_iter().filter(|item| item.kind == FairnessKind::Message).map(|item| item.text).collect()
+        found.into_iter().filter(|item| item.kind == Message).map(|item| item.text).collect()
     };
     assert_eq!(messages("\"cannot read '' in strict mode\""), ["cannot read '' in strict mode"]);
     assert_eq!(messages("r'^in strict mode$'"), ["in strict mode"]);
@@ -75,15 +76,18 @@ fn what_the_base_knows_is_no_item() {
 
 #[test]
 fn a_key_that_the_fix_reads_and_a_method_that_it_calls_are_interface() {
-    let source = changed("lib.js", "", "exports.parse = (text, options) => options.loose ? text.visit() : 0\n");
-    let test =
-        changed("test/lib.js", "", "const { parse } = require('../lib')\nparse({ visit() {} }, { loose: true })\n");
+    let source = changed("lib/read.js", "", "exports.parse = (text, options) => options.loose ? text.visit() : 0\n");
+    let test = changed(
+        "test/lib.js",
+        "",
+        "const { parse } = require('../lib/read')\nparse({ visit() {} }, { loose: true })\n",
+    );
     let found = items(source, test, &[]);
     let names: Vec<_> = found.iter().map(|item| (item.text.as_str(), item.role)).collect();
     assert_eq!(
         names,
         [
-            ("lib", Some(NameRole::Module)),
+            ("read", Some(NameRole::Module)),
             ("loose", Some(NameRole::Option)),
             ("parse", Some(NameRole::Attribute)),
             ("visit", Some(NameRole::Method)),
@@ -97,7 +101,6 @@ fn rust_and_go_items_are_found_in_macros_and_structures() {
     let new = "pub struct Config {\n    pub strict: bool,\n}\n/// Reads with care.\npub fn parse_with(config: Config) -> Result<u8, String> {\n    let inner = config.strict;\n    Err(format!(\"unexpected end at {}\", inner))\n}\npub fn parse() {}\n";
     let test = "use lib::*;\n\n#[test]\nfn reads() {\n    let inner = 1;\n    assert_eq!(parse_with(Config { strict: true }).unwrap_err(), \"unexpected end at 0\");\n}\n";
     let found = items(changed("src/lib.rs", old, new), changed("tests/a.rs", "", test), &["tests/a.rs::reads"]);
-    use FairnessKind::{Message, Name};
     assert_eq!(
         shown(&found),
         [(Name, "Config"), (Name, "parse_with"), (Name, "strict"), (Message, "unexpected end at 0")]
