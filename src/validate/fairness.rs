@@ -1,8 +1,8 @@
 //! What the hidden tests need that nobody could guess: names, literals and messages that only the fix introduces.
 //!
 //! An item is used by the added lines of the hidden tests (of their test functions, the fail-to-pass ones only),
-//! introduced by the added lines of the program, and found nowhere at base, in program, tests or documentation. What
-//! a test calls its own variables and functions is none.
+//! introduced by the added lines of the program, and found nowhere at base, in program, tests or documentation (a function
+//! or method: nowhere called, defined or read off something). What a test calls its own variables and functions is none.
 
 mod wording;
 
@@ -69,15 +69,28 @@ impl Wanted {
 
     /// Says whether nothing of it is new, given one more text of the base.
     fn is_known(&mut self, base: &str) -> bool {
-        self.unseen.retain(|part| !holds(base, part));
-        self.unseen.is_empty() || holds(base, &self.item.text)
+        let is_callable = matches!(self.item.role, Some(NameRole::Function | NameRole::Method));
+        let is_there = |part: &str| if is_callable { calls(base, part) } else { holds(base, part) };
+        self.unseen.retain(|part| !is_there(part));
+        self.unseen.is_empty() || is_there(&self.item.text)
     }
 }
 
 /// Whether a text holds another, a word only as a whole.
 fn holds(text: &str, part: &str) -> bool {
+    places(text, part).next().is_some()
+}
+
+/// Whether a text calls or defines a function of a name, or reads it off something; a variable or a word of prose that
+/// is called so tells nobody of a function.
+fn calls(text: &str, name: &str) -> bool {
+    places(text, name).any(|at| text[at + name.len()..].starts_with('(') || text[..at].ends_with(['.', ':']))
+}
+
+/// Returns where a text holds another, a word only as a whole.
+fn places<'t>(text: &'t str, part: &'t str) -> impl Iterator<Item = usize> + 't {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(part).any(|(at, _)| {
+    text.match_indices(part).map(|(at, _)| at).filter(move |&at| {
         let starts = !part.starts_with(is_word) || !text[..at].ends_with(is_word);
         let ends = !part.ends_with(is_word) || !text[at + part.len()..].starts_with(is_word);
         starts && ends

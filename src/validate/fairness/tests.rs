@@ -72,6 +72,12 @@ fn what_the_base_knows_is_no_item() {
     let test = changed("test_lib.py", "", "def test_a():\n    parse('', strict=True)\n    f('pending-retry')\n");
     let old = format!("# strict: see below\n# pending-retry\n{PY_OLD}");
     assert_eq!(items(changed("lib.py", &old, PY_NEW), test, &["test_lib.py::test_a"]), []);
+    let function = |base: &str| {
+        let test = changed("test_lib.py", "", "import lib\n\ndef test_a():\n    lib.mode()\n");
+        let new = format!("{base}def mode():\n    pass\n");
+        items(changed("lib.py", base, &new), test, &["test_lib.py::test_a"]).len()
+    };
+    assert_eq!([function("def f(mode):\n    pass\n"), function("x = stat.mode\n"), function("# mode()\n")], [1, 0, 0]);
 }
 
 #[test]
@@ -87,9 +93,9 @@ fn a_key_that_the_fix_reads_and_a_method_that_it_calls_are_interface() {
     assert_eq!(
         names,
         [
-            ("read", Some(NameRole::Module)),
             ("loose", Some(NameRole::Option)),
             ("parse", Some(NameRole::Attribute)),
+            ("read", Some(NameRole::Module)),
             ("visit", Some(NameRole::Method)),
         ]
     );
