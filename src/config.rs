@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use std::path::Path;
+use std::{path::Path, str::FromStr};
 
 use anyhow::{Context, Result};
 
@@ -74,8 +74,8 @@ pub struct Mine {
     pub since: Option<String>,
     /// Only commits before this day or instant.
     pub until: Option<String>,
-    /// Candidates to keep, newest first.
-    pub limit: Option<usize>,
+    /// Candidates to keep, newest first (`100`); or tasks to make, of the likeliest candidates first (`"20 tasks"`).
+    pub limit: Option<Limit>,
     /// Exactly these commits, instead of a walk.
     pub commits: Vec<String>,
     /// `change`: the first-parent line, merges as one change, plus the branch commits of merges too large to be one
@@ -89,6 +89,58 @@ pub struct Mine {
     pub max_file_bytes: u64,
     /// Tiers to keep.
     pub tiers: Vec<u8>,
+}
+
+/// Where mining stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "LimitText", into = "LimitText")]
+pub enum Limit {
+    Candidates(usize),
+    Tasks(usize),
+}
+
+/// How a limit is written: a number of candidates, or a number and what it counts.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum LimitText {
+    Number(usize),
+    Text(String),
+}
+
+impl From<Limit> for LimitText {
+    fn from(limit: Limit) -> LimitText {
+        match limit {
+            Limit::Candidates(number) => LimitText::Number(number),
+            Limit::Tasks(number) => LimitText::Text(format!("{number} tasks")),
+        }
+    }
+}
+
+impl TryFrom<LimitText> for Limit {
+    type Error = String;
+
+    fn try_from(text: LimitText) -> Result<Limit, String> {
+        match text {
+            LimitText::Number(number) => number.to_string().parse(),
+            LimitText::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Limit, String> {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        let number: usize = number.parse().map_err(|_| format!("`{text}` does not begin with a number"))?;
+        match (number, unit.trim()) {
+            (0, _) => Err("it must be at least 1".to_owned()),
+            (_, "" | "candidate" | "candidates") => Ok(Limit::Candidates(number)),
+            (_, "task" | "tasks") => Ok(Limit::Tasks(number)),
+            (_, other) => Err(format!("`{other}` is neither `candidates` nor `tasks`")),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
@@ -266,5 +318,30 @@ pub struct Build {
 impl Default for Build {
     fn default() -> Build {
         Build { project_timeout_s: 300, resolve_timeout_s: 300, max_interpreters: 3, share_days: 91 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_counts_candidates_unless_it_says_tasks() {
+        for (text, expected) in [
+            ("20", Limit::Candidates(20)),
+            ("20 candidates", Limit::Candidates(20)),
+            ("20tasks", Limit::Tasks(20)),
+            ("1 task", Limit::Tasks(1)),
+        ] {
+            assert_eq!(text.parse(), Ok(expected), "{text}");
+        }
+        for text in ["", "0", "0 tasks", "tasks", "20 commits", "-1"] {
+            assert!(text.parse::<Limit>().is_err(), "{text}");
+        }
+        let read = |text: &str| toml::from_str::<Mine>(text).map(|mine| mine.limit);
+        assert_eq!(read("limit = 3").unwrap(), Some(Limit::Candidates(3)));
+        assert_eq!(read("limit = '3 tasks'").unwrap(), Some(Limit::Tasks(3)));
+        assert!(read("limit = 0").is_err());
+        assert_eq!(serde_json::to_string(&Limit::Candidates(3)).unwrap(), "3");
     }
 }

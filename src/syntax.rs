@@ -2,7 +2,9 @@
 //!
 //! A text that does not parse without errors gives no answer, and callers then take the careful way.
 
+pub mod entities;
 pub mod mutants;
+pub mod vocabulary;
 
 use tree_sitter::{Language, Node, Parser, Tree};
 
@@ -73,6 +75,11 @@ fn is_comment(node: Node) -> bool {
 fn children(node: Node<'_>) -> Vec<Node<'_>> {
     let mut cursor = node.walk();
     node.children(&mut cursor).collect()
+}
+
+/// Returns the number of a line, from 1.
+fn row(row: usize) -> u32 {
+    u32::try_from(row + 1).unwrap_or(u32::MAX)
 }
 
 /// An item of a Rust file with the attributes and comments that belong to it.

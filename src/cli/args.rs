@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
-    config::MineUnit,
+    config::{Limit, MineUnit},
     export::{Consumer, Format},
     record::episode::PolicyName,
 };
@@ -85,9 +85,9 @@ pub struct Mine {
     /// Only commits before this day
     #[arg(long, value_name = "DAY")]
     pub until: Option<String>,
-    /// Candidates to keep, newest first
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub limit: Option<usize>,
+    /// Candidates to keep, newest first; or tasks to make, from the likeliest candidates on (`20tasks`, `"20 tasks"`)
+    #[arg(long, value_name = "N|N tasks")]
+    pub limit: Option<Limit>,
     /// Exactly these commits, or @FILE with one a line
     #[arg(long, value_name = "SHA|@FILE", num_args = 1.., value_delimiter = ',')]
     pub commits: Vec<String>,

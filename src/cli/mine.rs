@@ -6,11 +6,18 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     cache::Cache,
-    config,
+    config::{self, Limit},
     git::Repo,
+    lab::Lab,
     mine::{self, Selection},
-    pipeline::{self, Tally},
-    record::{environment::BuildOutcome, id::Digest, task::Validation},
+    pipeline,
+    record::{
+        candidate::Candidate,
+        environment::BuildOutcome,
+        failure::Failure,
+        id::Digest,
+        task::{Issue, Task, Validation},
+    },
     report,
     sources::{self, Source},
     store::{Put, State, Store},
@@ -111,7 +118,8 @@ fn basis(source: &Source, settings: &config::Mine) -> Result<impl serde::Seriali
 /// Brings a repository's records into the store; returns how many items were worked on.
 ///
 /// # Errors
-/// The repository, the cache, the store or the sandbox cannot be used, or an interrupt.
+/// The repository, the cache, the store or the sandbox cannot be used, or an interrupt; or a number of tasks is asked
+/// for, and the last step makes none.
 pub fn mine(
     session: &Session,
     cache: &Cache,
@@ -120,55 +128,135 @@ pub fn mine(
     run: &config::Run,
     stop_after: StopAfter,
 ) -> Result<u64> {
-    let mut worked = select(session, store, source, &run.mine)?;
+    let (worked, key) = select(session, store, source, &run.mine)?;
     if stop_after == StopAfter::Select {
         return Ok(worked);
     }
-    let selection: Option<Selection> = store.get(SELECTION, &source.name)?;
-    let candidates = selection.map(|selection| selection.candidates).unwrap_or_default();
-    let lab = session.lab(cache)?;
-    let build =
-        BuildStage { lab: &lab, repository: &source.path, overrides: source.manifest.as_ref(), settings: &run.build };
-    worked += drive(session, store, &build, &candidates)?.ran;
-    if stop_after == StopAfter::Build {
-        return Ok(worked);
-    }
-    let mut built = Vec::new();
-    for candidate in candidates {
-        if let Some(Ok(build)) = store.get::<BuildOutcome>("build", &candidate.instance_id)? {
-            built.push((candidate, build));
-        }
-    }
-    let validate = ValidateStage { lab: &lab, repository: &source.path, settings: &run.validate };
-    worked += drive(session, store, &validate, &built)?.ran;
-    if stop_after == StopAfter::Validate {
-        return Ok(worked);
-    }
-    let mut tasks = Vec::new();
-    for (candidate, _) in &built {
-        if let Some(Validation { verdict: Ok(task), .. }) = store.get("validate", &candidate.instance_id)? {
-            tasks.push(task);
-        }
-    }
-    let locator = Locator::new(cache);
-    let issue = IssueStage { locate: &|given| locator.locate(given) };
-    Ok(worked + drive(session, store, &issue, &tasks)?.ran)
+    let selection: Selection = store.get(SELECTION, &source.name)?.unwrap_or_default();
+    let (lab, locator) = (session.lab(cache)?, Locator::new(cache));
+    let steps = Steps { session, store, source, run, stop_after, lab: &lab, locator: &locator };
+    Ok(worked
+        + match run.mine.limit {
+            Some(Limit::Tasks(_)) if stop_after == StopAfter::Build => {
+                bail!("stop after so many tasks: without validation there is none; take another `--stop-after`")
+            }
+            Some(Limit::Tasks(n)) => steps.take_until(n, selection, &key)?,
+            Some(Limit::Candidates(_)) | None => steps.take(&selection.candidates)?,
+        })
 }
 
-fn drive<S: pipeline::Stage>(session: &Session, store: &Store, stage: &S, inputs: &[S::Input]) -> Result<Tally> {
-    pipeline::drive(store, stage, inputs, session.jobs, session.console)
+/// The steps from a candidate to its issue text, on one repository.
+struct Steps<'a> {
+    session: &'a Session,
+    store: &'a Store,
+    source: &'a Source,
+    run: &'a config::Run,
+    stop_after: StopAfter,
+    lab: &'a Lab,
+    locator: &'a Locator<'a>,
 }
 
-fn select(session: &Session, store: &Store, source: &Source, settings: &config::Mine) -> Result<u64> {
+impl Steps<'_> {
+    /// Takes candidates through all steps asked for; returns how many items were worked on.
+    fn take(&self, candidates: &[Candidate]) -> Result<u64> {
+        let repository = &self.source.path;
+        let overrides = self.source.manifest.as_ref();
+        let build = BuildStage { lab: self.lab, repository, overrides, settings: &self.run.build };
+        let mut worked = self.drive(&build, candidates)?;
+        if self.stop_after == StopAfter::Build {
+            return Ok(worked);
+        }
+        let mut built = Vec::new();
+        for candidate in candidates {
+            if let Some(Ok(build)) = self.store.get::<BuildOutcome>("build", &candidate.instance_id)? {
+                built.push((candidate.clone(), build));
+            }
+        }
+        let validate = ValidateStage { lab: self.lab, repository, settings: &self.run.validate };
+        worked += self.drive(&validate, &built)?;
+        if self.stop_after == StopAfter::Validate {
+            return Ok(worked);
+        }
+        let mut tasks = Vec::new();
+        for (candidate, _) in &built {
+            tasks.extend(self.task(candidate)?);
+        }
+        let issue = IssueStage { locate: &|given| self.locator.locate(given) };
+        Ok(worked + self.drive(&issue, &tasks)?)
+    }
+
+    /// Takes the likeliest candidates until `n` of them have become tasks, and leaves the others out of the selection.
+    ///
+    /// The order of the candidates alone decides which tasks these are: where a batch, which keeps all workers busy,
+    /// makes more tasks than are missing, the last ones in that order are left out.
+    fn take_until(&self, n: usize, mut selection: Selection, key: &Digest) -> Result<u64> {
+        let (mut worked, mut n_taken, mut made) = (0, 0, Vec::new());
+        while made.len() < n && n_taken < selection.candidates.len() {
+            // What an earlier run did is met first, and no worker is idle for it.
+            let n_workers = if worked == 0 { 1 } else { self.session.jobs };
+            let size = (n - made.len()).max(n_workers);
+            let batch = &selection.candidates[n_taken..selection.candidates.len().min(n_taken + size)];
+            worked += self.take(batch)?;
+            for (at, candidate) in batch.iter().enumerate() {
+                if self.is_done(candidate)? {
+                    made.push(n_taken + at);
+                }
+            }
+            n_taken += batch.len();
+        }
+        let n_kept = made.get(n - 1).map_or(n_taken, |last| last + 1);
+        selection.keep(n_kept);
+        let key = Digest::of_json(&("kept", key, n_kept));
+        let (subject, body) = (self.source.name.as_str(), &selection);
+        self.store.put(Put {
+            stage: SELECTION,
+            key: &key,
+            subject,
+            state: State::Done,
+            reason: "",
+            wall_ms: 0,
+            body,
+        })?;
+        if made.len() < n {
+            let text = format!("{} of {n} tasks were made: there are no more candidates.", made.len());
+            self.session.console.message(&text);
+        }
+        Ok(worked)
+    }
+
+    fn task(&self, candidate: &Candidate) -> Result<Option<Task>> {
+        let validation: Option<Validation> = self.store.get("validate", &candidate.instance_id)?;
+        Ok(validation.and_then(|validation| validation.verdict.ok()))
+    }
+
+    /// Says whether a candidate has become all that the steps asked for can make of it.
+    fn is_done(&self, candidate: &Candidate) -> Result<bool> {
+        let id = &candidate.instance_id;
+        // A candidate whose environment now fails may have records from when it did not.
+        let is_built = matches!(self.store.get::<BuildOutcome>("build", id)?, Some(Ok(_)));
+        if !is_built || self.task(candidate)?.is_none() {
+            return Ok(false);
+        }
+        let issue = || self.store.get::<Result<Issue, Failure>>("issue", id);
+        Ok(self.stop_after == StopAfter::Validate || matches!(issue()?, Some(Ok(_))))
+    }
+
+    fn drive<S: pipeline::Stage>(&self, stage: &S, inputs: &[S::Input]) -> Result<u64> {
+        Ok(pipeline::drive(self.store, stage, inputs, self.session.jobs, self.session.console)?.ran)
+    }
+}
+
+/// Selects candidates; returns how many commits were looked at now, and the selection's key.
+fn select(session: &Session, store: &Store, source: &Source, settings: &config::Mine) -> Result<(u64, Digest)> {
     let basis = basis(source, settings)?;
     let key = Digest::of_json(&("select", SELECT_VERSION, &source.given, &source.name, basis, settings));
     if store.revive(SELECTION, &key)?.is_some() {
-        return Ok(0);
+        return Ok((0, key));
     }
     let progress = session.console.progress("select", 0);
     let selection = mine::select(source, settings, &|done, total| progress.set(done, total))?;
     drop(progress);
     let (subject, body) = (source.name.as_str(), &selection);
     store.put(Put { stage: SELECTION, key: &key, subject, state: State::Done, reason: "", wall_ms: 0, body })?;
-    Ok(selection.verdicts.len().max(1) as u64)
+    Ok((selection.verdicts.len().max(1) as u64, key))
 }

@@ -77,7 +77,7 @@ pub struct ValidateStage<'a> {
 
 impl Stage for ValidateStage<'_> {
     const NAME: &'static str = "validate";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     type Input = (Candidate, Build);
     type Output = Validation;
 
@@ -107,7 +107,7 @@ pub struct IssueStage<'a> {
 
 impl Stage for IssueStage<'_> {
     const NAME: &'static str = "issue";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     type Input = Task;
     type Output = Result<Issue, Failure>;
 

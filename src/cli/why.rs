@@ -7,7 +7,7 @@ use crate::record::{
     candidate::{CommitVerdict, RejectReason},
     strength::{HunkStrength, Strength},
     suite::{Selection, Status, SuiteOutcome, SuiteRun},
-    task::Validation,
+    task::{Difficulty, FairnessItem, HiddenTask, Validation},
 };
 
 use super::{
@@ -109,7 +109,7 @@ fn candidate_text(records: &Records, id: &str) -> String {
         Some(Ok(issue)) => {
             text.push_str(&format!("  issue by {}:\n", issue.writer.name()));
             text.extend(issue.text.lines().map(|line| format!("    | {line}\n")));
-            text.extend(issue.findings.iter().map(|finding| format!("    left out by the gate: {finding}\n")));
+            text.extend(issue.findings.iter().map(|finding| format!("    found by the gate: {finding}\n")));
         }
     }
     for (episode, grade) in records.episodes.iter().filter(|(episode, _)| episode.instance_id == id) {
@@ -133,6 +133,7 @@ fn validation_text(validation: &Validation) -> String {
                 hidden.pass_to_pass.len(),
                 hidden.hash_seed
             ));
+            text.push_str(&hidden_text(hidden));
             for failing in &hidden.failing {
                 let first = failing.message.lines().next().unwrap_or_default();
                 let exception = failing.exception.as_deref().unwrap_or_default();
@@ -166,6 +167,24 @@ fn strength_text(strength: &Strength) -> String {
     text.extend(unneeded.iter().map(|hunk| format!("      unneeded: {} {}\n", hunk.place(), hunk.header)));
     let survived = |path, line, what| format!("      survived: {path}:{line} {what}\n");
     text.extend(strength.survivors().map(|mutant| survived(mutant.path.lossy(), mutant.line, &mutant.what)));
+    text
+}
+
+/// Says what the task asks of a solution: how much is touched, and what nobody could guess.
+fn hidden_text(hidden: &HiddenTask) -> String {
+    let Difficulty { files, hunks, lines_added, lines_removed, entities, frame_distance } = hidden.difficulty;
+    let distance = frame_distance.map_or("unknown".to_owned(), |distance| distance.to_string());
+    let mut text = format!(
+        "    {}: {files} files, {hunks} hunks, +{lines_added} -{lines_removed} lines, {entities} functions and types, \
+         frame distance {distance}\n",
+        hidden.change_kind.name()
+    );
+    for FairnessItem { kind, text: item, test_path, test_line, .. } in &hidden.fairness {
+        text.push_str(&format!("    needed: {kind:?} `{item}` ({test_path}:{test_line})\n"));
+    }
+    if hidden.n_fairness_left_out > 0 {
+        text.push_str(&format!("    needed: {} more\n", hidden.n_fairness_left_out));
+    }
     text
 }
 

@@ -233,7 +233,8 @@ fn purpose(consumer: Consumer) -> &'static str {
         }
         Consumer::SweBench => {
             "Tasks in the columns of SWE-bench, with `fix_commit`, `language`, `license`, `evidence_label`, \
-             `mutants_killed`, `mutants_total`, `unneeded_hunks`, `issue_writer` and `image` added. Bytes of a patch that are not UTF-8 are written as the private-use \
+             `mutants_killed`, `mutants_total`, `unneeded_hunks`, `change_kind`, `fairness`, `difficulty`, `issue_writer`, \
+             `image` and `dockerfile` added. Bytes of a patch that are not UTF-8 are written as the private-use \
              characters U+10FF00 + byte."
         }
     }

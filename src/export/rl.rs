@@ -63,6 +63,8 @@ fn ground_truth(task: &TaskInput, dataset: &str) -> String {
         "evidence_label": super::evidence_name(hidden.label),
         "mutants_killed": hidden.strength.n_killed(),
         "mutants_total": hidden.strength.n_mutants(),
+        "change_kind": hidden.change_kind.name(),
+        "difficulty": hidden.difficulty,
     })
     .to_string()
 }

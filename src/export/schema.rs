@@ -69,6 +69,19 @@ const MESSAGE: &[Column] = &[
     ),
 ];
 
+const DIFFICULTY: &[Column] = &[
+    required("files", Kind::Int32, "program files that the fix touches"),
+    required("hunks", Kind::Int32, "groups of changed lines in them"),
+    required("lines_added", Kind::Int32, "lines it adds to them"),
+    required("lines_removed", Kind::Int32, "lines it removes from them"),
+    required("entities", Kind::Int32, "functions and types it touches"),
+    optional(
+        "frame_distance",
+        Kind::Int32,
+        "from where a test fails to the fix: 0 the same function, 1 file, 2 directory, 3 elsewhere; null if unknown",
+    ),
+];
+
 /// Columns of `trl`.
 pub const TRL: &[Column] = &[
     required("messages", Kind::Structs(MESSAGE), "the conversation, ending on a trained turn"),
@@ -87,6 +100,8 @@ pub const TRL: &[Column] = &[
     required("evidence_label", Kind::Text, "how sure the fail-to-pass set is: `strong`, `resolved` or `weak`"),
     required("mutants_killed", Kind::Int32, "small faults in the changed lines that the fail-to-pass tests notice"),
     required("mutants_total", Kind::Int32, "faults tried; a sample, 0 where none was"),
+    required("change_kind", Kind::Text, "`interface`: the hidden tests use a name that only the fix adds; else `fix`"),
+    required("difficulty", Kind::Struct(DIFFICULTY), "what the fix touches"),
     required("resolved", Kind::Bool, "every fail-to-pass and pass-to-pass test was seen to pass"),
     optional("reward", Kind::Float64, "1.0 or 0.0; null where the machine failed"),
     required("reward_valid", Kind::Bool, "whether there is a reward"),
@@ -150,6 +165,13 @@ pub const SWEBENCH: &[Column] = &[
     required("mutants_killed", Kind::Int32, "small faults in the changed lines that the fail-to-pass tests notice"),
     required("mutants_total", Kind::Int32, "faults tried; a sample, 0 where none was"),
     required("unneeded_hunks", Kind::Texts, "`path:first-last` of the gold patch's hunks without which all tests pass"),
+    required("change_kind", Kind::Text, "`interface`: the hidden tests use a name that only the fix adds; else `fix`"),
+    required(
+        "fairness",
+        Kind::Json,
+        "names, literals and messages that the hidden tests need and only the fix adds, a list",
+    ),
+    required("difficulty", Kind::Struct(DIFFICULTY), "what the fix touches"),
     required("issue_writer", Kind::Text, "who wrote the issue text; `template` is no model"),
     optional("image", Kind::Text, "container image; null so far"),
     required("dockerfile", Kind::Text, "builds the environment with Docker or podman, from the lock that is in it"),

@@ -7,7 +7,10 @@ use super::{
     schema::SCHEMA_VERSION,
     select::{Chosen, is_trained},
 };
-use crate::record::episode::{Message, Speaker, ToolCall};
+use crate::record::{
+    episode::{Message, Speaker, ToolCall},
+    task::Difficulty,
+};
 
 #[derive(Serialize)]
 pub struct Row<'a> {
@@ -28,6 +31,8 @@ pub struct Row<'a> {
     evidence_label: &'static str,
     mutants_killed: usize,
     mutants_total: usize,
+    change_kind: &'static str,
+    difficulty: Difficulty,
     resolved: bool,
     reward: Option<f64>,
     reward_valid: bool,
@@ -88,6 +93,8 @@ pub fn row<'a>(chosen: &'a Chosen, tools: &'a Value) -> Row<'a> {
         evidence_label: super::evidence_name(task.hidden.label),
         mutants_killed: task.hidden.strength.n_killed(),
         mutants_total: task.hidden.strength.n_mutants(),
+        change_kind: task.hidden.change_kind.name(),
+        difficulty: task.hidden.difficulty,
         resolved: grade.resolved(),
         reward: grade.reward,
         reward_valid: grade.reward_valid(),

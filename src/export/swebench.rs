@@ -6,7 +6,11 @@ use serde::Serialize;
 use super::TaskInput;
 use crate::{
     environments::dockerfile::dockerfile,
-    record::{environment::Build, strength::HunkStrength},
+    record::{
+        environment::Build,
+        strength::HunkStrength,
+        task::{Difficulty, FairnessItem},
+    },
 };
 
 #[derive(Serialize)]
@@ -31,6 +35,9 @@ pub struct Row<'a> {
     mutants_killed: usize,
     mutants_total: usize,
     unneeded_hunks: Vec<String>,
+    change_kind: &'static str,
+    fairness: &'a [FairnessItem],
+    difficulty: Difficulty,
     issue_writer: &'static str,
     image: Option<&'a str>,
     dockerfile: String,
@@ -59,6 +66,9 @@ pub fn row(task: &TaskInput) -> Row<'_> {
         mutants_killed: hidden.strength.n_killed(),
         mutants_total: hidden.strength.n_mutants(),
         unneeded_hunks: hidden.strength.unneeded_hunks().map(HunkStrength::place).collect(),
+        change_kind: hidden.change_kind.name(),
+        fairness: &hidden.fairness,
+        difficulty: hidden.difficulty,
         issue_writer: task.issue.writer.name(),
         image: None,
         dockerfile: dockerfile(public),

@@ -6,7 +6,7 @@
 use anyhow::{Context, Result};
 use git2::{ObjectType, Oid};
 
-pub use super::hunks::LineCounts;
+pub use super::hunks::{ChangedLines, LineCounts, changed_lines};
 use super::{
     ReadError, Repo,
     hunks::body,

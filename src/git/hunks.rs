@@ -4,6 +4,8 @@
 //! for a margin in which a group of changed lines may slide; line numbers and the function named beside them are then
 //! put right.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result};
 use git2::{DiffOptions, Patch};
 
@@ -21,6 +23,50 @@ const MAX_FUNCTION_BYTES: usize = 80;
 pub struct LineCounts {
     pub added: u32,
     pub removed: u32,
+}
+
+/// Which lines two contents do not share, each from 1.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangedLines {
+    /// Groups of changed lines without an unchanged line between them.
+    pub n_hunks: u32,
+    /// In the old content.
+    pub removed: BTreeSet<u32>,
+    /// In the new content.
+    pub added: BTreeSet<u32>,
+    /// In the old content, the lines after which lines are only added.
+    pub anchors: BTreeSet<u32>,
+}
+
+/// Returns the lines that differ; none for binary contents.
+///
+/// # Errors
+/// libgit2 cannot compare the contents.
+pub fn changed_lines(old: &[u8], new: &[u8]) -> Result<ChangedLines> {
+    let mut lines = ChangedLines::default();
+    if is_binary(old) || is_binary(new) {
+        return Ok(lines);
+    }
+    let context = "compare two contents";
+    let mut options = DiffOptions::new();
+    options.context_lines(0).interhunk_lines(0).force_text(true);
+    let patch = Patch::from_buffers(old, None, new, None, Some(&mut options)).context(context)?;
+    for hunk in 0..patch.num_hunks() {
+        lines.n_hunks += 1;
+        let (header, n_lines) = patch.hunk(hunk).context(context)?;
+        if header.old_lines() == 0 {
+            lines.anchors.insert(header.old_start());
+        }
+        for line in 0..n_lines {
+            let line = patch.line_in_hunk(hunk, line).context(context)?;
+            match line.origin() {
+                '+' => lines.added.extend(line.new_lineno()),
+                '-' => lines.removed.extend(line.old_lineno()),
+                _ => {}
+            }
+        }
+    }
+    Ok(lines)
 }
 
 /// Returns hunks or a binary block (empty where both sides are empty) and the number of changed lines.

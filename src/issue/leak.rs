@@ -6,7 +6,7 @@ use regex::Regex;
 
 use crate::record::{
     candidate::Role,
-    task::{HiddenTask, Task},
+    task::{FairnessItem, FairnessKind, HiddenTask, Task},
 };
 
 /// A line of a patch shorter than this many characters is too common to prove anything.
@@ -26,7 +26,7 @@ pub struct Secrets {
     commits: Vec<String>,
     /// Lines that either patch adds or removes, blanks folded.
     diff_lines: BTreeSet<String>,
-    /// Names that only the fix introduces and that no failure mentions.
+    /// Names that only the fix introduces, that no failure mentions and that no hidden test needs.
     fix_names: BTreeSet<String>,
     /// What the failing tests said; a value in it is no commit.
     evidence: String,
@@ -40,7 +40,10 @@ pub struct Secrets {
 /// | `test_path` | the path of a hidden test file | likewise |
 /// | `commit_hash` | a commit's id, abbreviated or full | leads to the fix, or to where it can be found |
 /// | `diff_line` | a line of the source or test patch | is the fix |
-/// | `fix_name` | a name that the fix introduces and no failing test's output mentions | hands over the design |
+/// | `fix_name` | a name that the fix introduces, no failing test's output mentions and no hidden test needs | hands over the design |
+///
+/// What the hidden tests need (the fairness items) may be told in their own words; of those that a text does not tell,
+/// [`lacking`] makes findings of kind `untold_item`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub kind: &'static str,
@@ -66,7 +69,11 @@ impl Secrets {
             }
         }
         diff_lines.retain(|line| line.chars().filter(|c| !c.is_whitespace()).count() >= MIN_LINE);
-        let known: BTreeSet<String> = words(base_text).chain(words(&evidence(hidden))).collect();
+        let needed: Vec<String> = hidden.fairness.iter().flat_map(|item| wordings(item, true)).collect();
+        diff_lines.retain(|line| !needed.iter().any(|wording| wording.contains(line.as_str())));
+        let named = hidden.fairness.iter().flat_map(|item| wordings(item, false));
+        let named: BTreeSet<String> = named.flat_map(|wording| words(&wording).collect::<Vec<_>>()).collect();
+        let known: BTreeSet<String> = words(base_text).chain(words(&evidence(hidden))).chain(named).collect();
         Secrets {
             test_names,
             test_paths: hidden.changes.iter().filter(|c| c.role == Role::Test).map(|c| c.path.escaped()).collect(),
@@ -104,6 +111,29 @@ impl Secrets {
         }
         found
     }
+}
+
+/// Returns the items that a text does not tell.
+pub fn lacking(hidden: &HiddenTask, text: &str) -> Vec<Finding> {
+    let untold = hidden.fairness.iter().filter(|item| !is_told(item, text));
+    untold.map(|item| Finding { kind: "untold_item", excerpt: item.text.clone() }).collect()
+}
+
+/// Whether a text tells an item, a word only as a whole.
+pub fn is_told(item: &FairnessItem, text: &str) -> bool {
+    match item.kind {
+        FairnessKind::Name => words(text).any(|word| word == item.text),
+        // Inside quotes of code, those of code become others.
+        FairnessKind::Literal | FairnessKind::Message => {
+            fold(text).replace('`', "'").contains(&fold(&item.text).replace('`', "'"))
+        }
+    }
+}
+
+/// Returns how an item may be told, blanks folded: as it is, by its signature, or described.
+fn wordings(item: &FairnessItem, with_doc: bool) -> Vec<String> {
+    let doc = item.doc.as_ref().filter(|_| with_doc);
+    [Some(&item.text), item.signature.as_ref(), doc].into_iter().flatten().map(|text| fold(text)).collect()
 }
 
 /// Whether a run of hexadecimal digits is neither a number nor a word.
@@ -165,7 +195,7 @@ pub(super) mod tests {
         environment::{Build, Environment, Recipe, Runner, Toolchain},
         id::Digest,
         strength::Strength,
-        task::{EvidenceLabel, FailingTest, PublicTask, Transition},
+        task::{ChangeKind, Difficulty, EvidenceLabel, FailingTest, PublicTask, Transition},
     };
 
     pub(crate) fn task(message: &str) -> Task {
@@ -221,6 +251,10 @@ pub(super) mod tests {
                 hash_seed: 0,
                 after_wall_ms: 100,
                 quarantined: [].into(),
+                change_kind: ChangeKind::Fix,
+                fairness: Vec::new(),
+                n_fairness_left_out: 0,
+                difficulty: Difficulty::default(),
                 failing: vec![FailingTest {
                     test_id: "tests/test_ratio.py::test_ratio_of_zero".into(),
                     transition: Transition::FailToPass,
@@ -251,6 +285,39 @@ pub(super) mod tests {
     #[test]
     fn a_value_that_the_failure_itself_mentions_is_no_commit() {
         assert_eq!(Secrets::of(&task("'a' is not '0000000a'"), "").findings("expected '0000000a'"), []);
+    }
+
+    #[test]
+    fn what_the_hidden_tests_need_may_be_told_and_what_is_untold_is_found() {
+        let item = |kind, text: &str| FairnessItem {
+            kind,
+            text: text.into(),
+            role: None,
+            owner: None,
+            signature: None,
+            doc: None,
+            test_path: "tests/test_ratio.py".into(),
+            test_line: 2,
+        };
+        let mut task = task("division by zero");
+        task.hidden.fairness = vec![
+            item(FairnessKind::Name, "_safe_divide"),
+            item(FairnessKind::Name, "test_ratio_of_zero"),
+            item(FairnessKind::Message, "nothing to divide by"),
+        ];
+        let patch = task.hidden.source_patch.lossy();
+        let patch = format!("{patch}+    nothing to divide by\n+    another long line\n");
+        task.hidden.source_patch = ByteText::from(patch.as_str());
+        let secrets = Secrets::of(&task, "");
+        let kinds = |text: &str| secrets.findings(text).into_iter().map(|finding| finding.kind).collect::<Vec<_>>();
+        assert_eq!(kinds("`_safe_divide` says: nothing to divide by"), [""; 0]);
+        assert_eq!(kinds("another long line"), ["diff_line"]);
+        assert_eq!(kinds("return _safe_divide(a, b) if b else 0"), ["diff_line"]);
+        assert_eq!(kinds("test_ratio_of_zero"), ["test_name"]);
+        let untold = lacking(&task.hidden, "It says: nothing to\ndivide by.");
+        let texts: Vec<&str> = untold.iter().map(|finding| finding.excerpt.as_str()).collect();
+        assert_eq!(texts, ["_safe_divide", "test_ratio_of_zero"]);
+        assert!(untold.iter().all(|finding| finding.kind == "untold_item"));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Task → issue text, from what execution showed.
 //!
 //! The template writer sees the failing tests' exceptions, messages and frames, and the commit's subject; a mechanical
-//! gate ([`leak`]) then takes out every line that gives away the fix or the hidden tests. What is left without any
-//! symptom is refused.
+//! gate ([`leak`]) then takes out every line that gives away the fix or the hidden tests. What the hidden tests need and
+//! nobody could guess, the task's fairness items, is stated ([`interface`]). What is left without any symptom or
+//! interface is refused.
 
+mod interface;
 mod leak;
 mod template;
 
@@ -46,6 +48,8 @@ pub fn write(repo: &Repo, task: &Task) -> Result<Result<Issue, Failure>> {
         let detail = left.iter().map(|finding| format!("{}: {}", finding.kind, finding.excerpt)).collect::<Vec<_>>();
         return Ok(Err(Failure::new(Phase::Issue, "leak", Blame::Task, detail.join("; "))));
     }
+    let untold = leak::lacking(&task.hidden, &text);
+    findings.extend(untold.iter().map(|finding| format!("{}: {}", finding.kind, finding.excerpt)));
     findings.sort();
     findings.dedup();
     Ok(Ok(Issue { instance_id: task.public.instance_id.clone(), writer: Writer::Template, text, findings }))

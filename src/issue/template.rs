@@ -4,10 +4,11 @@ use std::{collections::BTreeSet, sync::LazyLock};
 
 use regex::Regex;
 
+use super::interface::{self, Interface};
 use crate::record::{
     candidate::Role,
     suite::Frame,
-    task::{FailingTest, Task, Transition},
+    task::{ChangeKind, FailingTest, Task, Transition},
 };
 
 /// Distinct symptoms told, at most.
@@ -17,6 +18,9 @@ const MAX_AFFECTED: usize = 4;
 /// Lines of one message, and bytes of one line, at most.
 const MAX_LINES: usize = 8;
 const MAX_LINE_BYTES: usize = 300;
+/// What is expected where nothing is there yet that could fail.
+const NEW_INTERFACE: &str = "What is described here is available under the names given below and works as described; \
+                             everything else stays as it is.";
 
 static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[A-Za-z_][A-Za-z0-9_]*").expect("a valid pattern"));
 /// How Python names what is defined inside a function.
@@ -27,8 +31,40 @@ static DEFINITION: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?:^[ +]\s*|@@ .*)(?:def|class)\s+([A-Za-z_][A-Za-z0-9_]*)").expect("a valid pattern")
 });
 
-/// Fills the template with what `clean` lets through; `None` where no symptom is left.
+/// Fills the template with what `clean` lets through; `None` where neither a symptom nor an interface is left to tell.
 pub fn fill(task: &Task, mut clean: impl FnMut(&str) -> bool) -> Option<String> {
+    let symptoms = symptoms(task, &mut clean);
+    let told = symptoms.concat().join("\n");
+    let interface = Interface::of(task, &told, &mut clean);
+    if symptoms.is_empty() && interface.names.is_empty() {
+        return None;
+    }
+    let subject = Some(subject(task)).filter(|subject| !subject.is_empty() && clean(subject));
+    let headline = symptoms.first().map(|lines| lines[0].as_str()).or(subject.as_deref());
+    let mut text = format!("{}\n\n", title(task, headline.unwrap_or_else(|| &interface.names[0])));
+    if let Some(subject) = &subject {
+        text.push_str(&format!("Context: {subject}\n\n"));
+    }
+    if task.hidden.change_kind == ChangeKind::Interface {
+        let body = interface::body(&task.hidden, &mut clean);
+        text.push_str(&if body.is_empty() { body } else { format!("{body}\n\n") });
+    }
+    if !symptoms.is_empty() {
+        text.push_str(&what_happens(task, &symptoms, &mut clean));
+    }
+    text.push_str("## What should happen\n\n");
+    text.push_str(if symptoms.is_empty() { NEW_INTERFACE } else { expectation(task) });
+    text.push('\n');
+    text.extend(interface.values.iter().map(|value| format!("{value}\n")));
+    if !interface.names.is_empty() {
+        text.push_str("\n## Interface\n\n");
+        text.extend(interface.names.iter().map(|name| format!("- {name}\n")));
+    }
+    Some(text)
+}
+
+/// Returns the distinct symptoms, the lines of each as far as `clean` allows.
+fn symptoms(task: &Task, clean: &mut impl FnMut(&str) -> bool) -> Vec<Vec<String>> {
     let mut told = BTreeSet::new();
     let mut symptoms = Vec::new();
     for failing in &task.hidden.failing {
@@ -40,14 +76,12 @@ pub fn fill(task: &Task, mut clean: impl FnMut(&str) -> bool) -> Option<String> 
             }
         }
     }
-    let first = symptoms.first()?;
-    let mut text = format!("{}\n\n", title(task, first));
-    let subject = subject(task);
-    if !subject.is_empty() && clean(&subject) {
-        text.push_str(&format!("Context: {subject}\n\n"));
-    }
-    text.push_str("## What happens\n\n");
-    for lines in &symptoms {
+    symptoms
+}
+
+fn what_happens(task: &Task, symptoms: &[Vec<String>], clean: &mut impl FnMut(&str) -> bool) -> String {
+    let mut text = "## What happens\n\n".to_owned();
+    for lines in symptoms {
         for (n, line) in lines.iter().enumerate() {
             text.push_str(if n == 0 { "- " } else { "  " });
             text.push_str(line);
@@ -67,10 +101,8 @@ pub fn fill(task: &Task, mut clean: impl FnMut(&str) -> bool) -> Option<String> 
     if n_more > 0 {
         text.push_str(&format!("- {n_more} more check{} of the same area fail.\n", if n_more == 1 { "" } else { "s" }));
     }
-    text.push_str("\n## What should happen\n\n");
-    text.push_str(expectation(task));
     text.push('\n');
-    Some(text)
+    text
 }
 
 /// Says what one failing test showed, most telling line first.
@@ -159,8 +191,8 @@ fn module(path: &str) -> String {
     path.strip_suffix("/__init__").unwrap_or(path).replace('/', ".")
 }
 
-fn title(task: &Task, first: &[String]) -> String {
-    let headline = first[0].trim_end_matches('.').replace('`', "");
+fn title(task: &Task, headline: &str) -> String {
+    let headline = headline.trim_end_matches('.').replace('`', "");
     let mut title: String = headline.chars().take(90).collect();
     if title.len() < headline.len() {
         title.push('…');
@@ -206,7 +238,7 @@ fn expectation(task: &Task) -> &'static str {
 }
 
 /// Cuts a line at a character boundary and takes out what would end the code quotes around it.
-fn cut(line: &str) -> String {
+pub fn cut(line: &str) -> String {
     let line = line.replace('`', "'");
     let mut end = line.len().min(MAX_LINE_BYTES);
     while !line.is_char_boundary(end) {

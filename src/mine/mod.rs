@@ -1,13 +1,14 @@
 //! History → candidates: every commit looked at gets one verdict, with its reason.
 //!
 //! [`select`] walks the history, [`judge`] decides on one change, [`classify`] knows paths and messages, [`tokens`] tells
-//! a change of code from one of its looks, [`split`] makes the two patches. Trees are compared first; blobs are opened
+//! a change of code from one of its looks, [`split`] makes the two patches, [`rank`] says which candidates promise most. Trees are compared first; blobs are opened
 //! only where the changed paths can pass. Nothing is written anywhere: what becomes of the verdicts is the caller's
 //! matter.
 
 mod classify;
 mod judge;
 mod pool;
+pub mod rank;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -26,19 +27,41 @@ use self::{
     pool::Pool,
 };
 use crate::{
-    config::{Mine, MineUnit},
+    config::{Limit, Mine, MineUnit},
     git::{Oid, ReadError, Repo, object::Commit},
     interrupt::{self, Interrupted},
     record::candidate::{Candidate, CommitVerdict, RejectReason, Unit},
     sources::Source,
 };
 
-/// What mining found, newest first.
+/// What mining found, newest first; candidates the likeliest first where a number of tasks is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Selection {
     /// One per commit looked at.
     pub verdicts: Vec<CommitVerdict>,
     pub candidates: Vec<Candidate>,
+}
+
+impl Selection {
+    /// Says of every candidate's commit where the candidate stands, and why.
+    fn tell_ranks(&mut self) {
+        let rank = |(n, candidate): (usize, &Candidate)| {
+            (candidate.fix_commit.clone(), format!("; rank {}: {}", n + 1, rank::reasons(candidate)))
+        };
+        let ranks: HashMap<String, String> = self.candidates.iter().enumerate().map(rank).collect();
+        for verdict in &mut self.verdicts {
+            verdict.detail.push_str(ranks.get(&verdict.commit).map_or("", String::as_str));
+        }
+    }
+
+    /// Leaves out all candidates but the first `n`, and says so of their commits.
+    pub fn keep(&mut self, n: usize) {
+        let left_out = self.candidates.split_off(n.min(self.candidates.len()));
+        let left_out: HashSet<&str> = left_out.iter().map(|candidate| candidate.fix_commit.as_str()).collect();
+        for verdict in self.verdicts.iter_mut().filter(|verdict| left_out.contains(verdict.commit.as_str())) {
+            verdict.reason = Some(RejectReason::BeyondLimit);
+        }
+    }
 }
 
 /// Commits handed to a worker at once; neighbours share most of their trees.
@@ -67,7 +90,16 @@ pub fn select(source: &Source, settings: &Mine, progress: &(dyn Fn(u64, u64) + S
     if settings.commits.is_empty() {
         reject_duplicates(&mut found);
     }
-    Ok(finish(found, settings.limit.unwrap_or(usize::MAX)))
+    Ok(match settings.limit {
+        None => finish(found, usize::MAX),
+        Some(Limit::Candidates(limit)) => finish(found, limit),
+        Some(Limit::Tasks(_)) => {
+            let mut selection = finish(found, usize::MAX);
+            rank::sort(&mut selection.candidates);
+            selection.tell_ranks();
+            selection
+        }
+    })
 }
 
 /// Checks the dates of a selection.

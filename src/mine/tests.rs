@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs};
 
 use super::{Selection, select};
 use crate::{
-    config::{Mine, MineUnit},
+    config::{Limit, Mine, MineUnit},
     git::{
         GITLINK, Oid, PLAIN, Repo,
         fixture::{Fixture, ObjectType},
@@ -365,7 +365,7 @@ fn a_change_that_comes_twice_is_kept_once() {
 fn the_limit_keeps_the_newest_and_names_the_rest() {
     let fixture = Fixture::new();
     let ids = line(&fixture);
-    let selection = mine(&fixture, &Mine { limit: Some(2), ..Mine::default() });
+    let selection = mine(&fixture, &Mine { limit: Some(Limit::Candidates(2)), ..Mine::default() });
     let fixes: Vec<String> = selection.candidates.iter().map(|candidate| candidate.fix_commit.clone()).collect();
     assert_eq!(fixes, [ids[4].to_string(), ids[3].to_string()]);
     let found = reasons(&selection);
@@ -373,6 +373,26 @@ fn the_limit_keeps_the_newest_and_names_the_rest() {
     let whole = mine(&fixture, &Mine::default());
     assert_eq!(whole, mine(&fixture, &Mine::default()));
     assert_eq!(whole.candidates.len(), 4);
+}
+
+#[test]
+fn a_number_of_tasks_ranks_the_candidates_and_what_is_not_needed_is_left_out() {
+    let fixture = Fixture::new();
+    line(&fixture);
+    let mut selection = mine(&fixture, &Mine { limit: Some(Limit::Tasks(2)), ..Mine::default() });
+    let ranked: Vec<String> = selection.candidates.iter().map(|candidate| candidate.fix_commit.clone()).collect();
+    assert_eq!(ranked.len(), 4);
+    let detail = |selection: &Selection, commit: &str| {
+        selection.verdicts.iter().find(|verdict| verdict.commit == commit).unwrap().detail.clone()
+    };
+    assert!(detail(&selection, &ranked[0]).contains("; rank 1: "), "{}", detail(&selection, &ranked[0]));
+    let whole = selection.clone();
+    selection.keep(3);
+    assert_eq!(selection.candidates, whole.candidates[..3]);
+    let found = reasons(&selection);
+    assert_eq!((found[&ranked[2]], found[&ranked[3]]), (None, Some(RejectReason::BeyondLimit)));
+    selection.keep(9);
+    assert_eq!(selection.candidates, whole.candidates[..3]);
 }
 
 #[test]

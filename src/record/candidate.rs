@@ -130,7 +130,7 @@ pub enum RejectReason {
     PathCollision,
     /// A name that leaves the tree or stands for the repository itself.
     UnsafePath,
-    /// A candidate in all respects that `--limit` left out.
+    /// A candidate in all respects that `--limit` left out: older, or less likely, than those that it was met by.
     BeyondLimit,
 }
 

@@ -102,6 +102,88 @@ pub struct FailingTest {
     pub frames: Vec<Frame>,
 }
 
+/// What kind of thing a hidden test needs that only the fix introduces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FairnessKind {
+    /// Something that is called, imported, read or given by its name.
+    Name,
+    /// A number, or a text without blanks.
+    Literal,
+    /// A text with blanks, or the part of it that the test looks for.
+    Message,
+}
+
+/// What a name stands for in the fix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NameRole {
+    Module,
+    Type,
+    Function,
+    Method,
+    Attribute,
+    Parameter,
+    Constant,
+    /// A key that the fix reads or a text that it compares with; what it stands for cannot be told.
+    Option,
+}
+
+/// Something that nobody could guess, and that a solution must have for the hidden tests to pass.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FairnessItem {
+    pub kind: FairnessKind,
+    pub text: String,
+    /// Names only.
+    pub role: Option<NameRole>,
+    /// What the name belongs to, dotted: a parameter's function, a method's class.
+    pub owner: Option<String>,
+    /// Functions and methods: name, parameters and result, on one line.
+    pub signature: Option<String>,
+    /// What the fix says of it: first paragraph of its docstring or comment.
+    pub doc: Option<String>,
+    /// A hidden test file that needs it, relative to the tree, and the line, from 1.
+    pub test_path: String,
+    pub test_line: u32,
+}
+
+/// Whether a solution can be told from behaviour alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    #[default]
+    Fix,
+    /// The hidden tests use a name that only the fix introduces.
+    Interface,
+}
+
+impl ChangeKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            ChangeKind::Fix => "fix",
+            ChangeKind::Interface => "interface",
+        }
+    }
+}
+
+/// How much of the program the fix touches, tests left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Difficulty {
+    pub files: u32,
+    /// Groups of changed lines without an unchanged line between them.
+    pub hunks: u32,
+    pub lines_added: u32,
+    pub lines_removed: u32,
+    /// Functions and types, the innermost around each changed line.
+    pub entities: u32,
+    /// From where a test fails to where the fix is, the least over all fail-to-pass tests: 0 the innermost frame outside
+    /// tests is in a touched function, 1 in a touched file, 2 in a directory of one, 3 elsewhere. `None` where no failure
+    /// has such a frame.
+    pub frame_distance: Option<u8>,
+}
+
 /// The half that only validation, grading and export see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,6 +211,16 @@ pub struct HiddenTask {
     /// How much of the fix the fail-to-pass tests notice.
     #[serde(default)]
     pub strength: Strength,
+    #[serde(default)]
+    pub change_kind: ChangeKind,
+    /// Sorted; at most 24.
+    #[serde(default)]
+    pub fairness: Vec<FairnessItem>,
+    /// Items beyond that.
+    #[serde(default)]
+    pub n_fairness_left_out: u32,
+    #[serde(default)]
+    pub difficulty: Difficulty,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,9 @@
 //! fail-to-pass tests notice. Knows nothing of issue texts or agents.
 
 mod causes;
+mod change;
+mod difficulty;
+mod fairness;
 mod license;
 mod runs;
 mod select;
@@ -34,7 +37,10 @@ use crate::{
         failure::{Blame, Failure, Phase},
         patch::{Edit, FileContent},
         suite::{CollectionError, Report, Selection, Status, TestResult, TreeState, Variation},
-        task::{EvidenceLabel, FailingTest, HiddenTask, PublicTask, QuarantineReason, Task, Transition, Validation},
+        task::{
+            ChangeKind, EvidenceLabel, FailingTest, FairnessKind, HiddenTask, PublicTask, QuarantineReason, Task,
+            Transition, Validation,
+        },
     },
 };
 use runs::{Bench, Seen};
@@ -200,6 +206,11 @@ impl Examination<'_> {
         let pass_to_pass = self.pass_to_pass(&fail_to_pass, suite.as_ref())?;
         let strength = self.strength(&fail_to_pass)?;
         let after_wall_ms = suite.as_ref().map_or(after.wall_ms, |suite| suite.wall_ms);
+        let failing = self.failing_tests(&fail_to_pass, &failing);
+        let change = change::read(self.repo, self.context.candidate)?;
+        let base_commit = &self.context.candidate.base_commit;
+        let (fairness, n_fairness_left_out) = fairness::find(self.repo, base_commit, &change, &fail_to_pass)?;
+        let adds = fairness.iter().any(|item| item.kind == FairnessKind::Name);
         Ok(Task {
             public: self.public()?,
             hidden: HiddenTask {
@@ -208,7 +219,11 @@ impl Examination<'_> {
                 changes: self.context.candidate.changes.clone(),
                 source_patch: self.context.candidate.source_patch.clone(),
                 test_patch: self.context.candidate.test_patch.clone(),
-                failing: self.failing_tests(&fail_to_pass, &failing),
+                change_kind: if adds { ChangeKind::Interface } else { ChangeKind::Fix },
+                fairness,
+                n_fairness_left_out,
+                difficulty: difficulty::measure(&change.source, &files, &failing),
+                failing,
                 fail_to_pass: fail_to_pass.into_iter().collect(),
                 pass_to_pass: pass_to_pass.into_iter().collect(),
                 label,

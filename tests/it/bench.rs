@@ -29,7 +29,9 @@ use curate::{
         patch::{Edit, FileContent},
         strength::Strength,
         suite::{Report, Selection, Status, TreeState, Variation},
-        task::{EvidenceLabel, FailingTest, HiddenTask, Issue, PublicTask, Task, Transition, Writer},
+        task::{
+            ChangeKind, Difficulty, EvidenceLabel, FailingTest, HiddenTask, Issue, PublicTask, Task, Transition, Writer,
+        },
     },
 };
 
@@ -165,6 +167,10 @@ impl Bench {
             hash_seed: 0,
             after_wall_ms: 1_000,
             quarantined: BTreeMap::new(),
+            change_kind: ChangeKind::Fix,
+            fairness: Vec::new(),
+            n_fairness_left_out: 0,
+            difficulty: Difficulty::default(),
             failing,
             strength: Strength::default(),
             changes,

@@ -243,7 +243,8 @@ fn tasks_reach_verl_and_swebench_readers() {
         text(&row["reward_model"]["ground_truth"]),
         json!({"dataset": "shelf", "instance_id": instance_id(2), "base_commit": task(2).public.base_commit,
                "n_fail_to_pass": 1, "n_pass_to_pass": 1, "evidence_label": "weak",
-               "mutants_killed": 0, "mutants_total": 0})
+               "mutants_killed": 0, "mutants_total": 0, "change_kind": "fix",
+               "difficulty": task(2).hidden.difficulty})
     );
     assert_eq!(text(&row["extra_info"]["task"])["repo"], json!("example/shelf"));
     assert_eq!((&row["extra_info"]["index"], &row["agent_name"]), (&json!(1), &json!("single_turn_agent")));
@@ -255,6 +256,8 @@ fn tasks_reach_verl_and_swebench_readers() {
     let row = &swebench[0];
     assert_eq!(text(&row["FAIL_TO_PASS"]), json!(["tests/test_shelf.py::test_price_1"]));
     assert_eq!(text(&row["PASS_TO_PASS"]), json!(["tests/test_shelf.py::test_add[\"naïve\"]"]));
+    assert_eq!((&row["change_kind"], &row["fairness"]), (&json!("fix"), &json!([])));
+    assert_eq!(row["difficulty"]["frame_distance"], Value::Null);
     assert_eq!(row["created_at"], json!("2021-03-05T00:00:00Z"));
     assert_eq!((&row["version"], &row["image"], &row["hints_text"]), (&json!("1.4"), &Value::Null, &json!("")));
     assert!(row["patch"].as_str().unwrap().ends_with("# caf\u{10FFE9}\n"), "damaged bytes are escaped, not lost");

@@ -16,6 +16,7 @@ mod grade;
 mod harness;
 mod javascript;
 mod layers;
+mod limit;
 mod mine;
 mod records;
 mod report;

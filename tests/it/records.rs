@@ -8,7 +8,9 @@ use curate::record::{
     episode::{Budget, Episode, Grade, Label, Message, PolicyName, Speaker, StopReason, Timing, ToolCall},
     id::Digest,
     strength::Strength,
-    task::{EvidenceLabel, FailingTest, HiddenTask, Issue, PublicTask, Task, Transition, Writer},
+    task::{
+        ChangeKind, Difficulty, EvidenceLabel, FailingTest, HiddenTask, Issue, PublicTask, Task, Transition, Writer,
+    },
 };
 use serde_json::{Value, json};
 
@@ -82,6 +84,10 @@ pub fn task(number: u32) -> Task {
             hash_seed: 0,
             after_wall_ms: 900,
             quarantined: BTreeMap::new(),
+            change_kind: ChangeKind::Fix,
+            fairness: Vec::new(),
+            n_fairness_left_out: 0,
+            difficulty: Difficulty::default(),
             failing: vec![FailingTest {
                 test_id,
                 transition: Transition::FailToPass,

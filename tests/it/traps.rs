@@ -65,6 +65,8 @@ struct Expected {
     hash_seed_dependent: bool,
     #[serde(default)]
     issue_lacks: Vec<String>,
+    #[serde(default)]
+    issue_tells: Vec<String>,
     runner: Option<Runner>,
 }
 
@@ -204,6 +206,8 @@ fn task_complaints(mined: &Mined, validation: &Validation, task: &Task, expected
             let secrets = test_names.chain(expected.issue_lacks.iter().map(String::as_str));
             let leaks: BTreeSet<&str> = secrets.filter(|secret| issue.text.contains(secret)).collect();
             found.extend(leaks.iter().map(|secret| format!("the issue text holds `{secret}`")));
+            let untold = expected.issue_tells.iter().filter(|needed| !issue.text.contains(needed.as_str()));
+            found.extend(untold.map(|needed| format!("the issue text lacks `{needed}`: {}", issue.text)));
         }
         Err(failure) => found.push(format!("no issue text: {failure}")),
     }
