@@ -126,9 +126,10 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, process::Command};
+    use std::{fs, time::Duration};
 
     use super::*;
+    use crate::process::{self, Command, Exit};
 
     #[test]
     fn files_arrive_as_they_were_whatever_they_hold() {
@@ -141,7 +142,15 @@ mod tests {
             for line in text.lines() {
                 assert!(line.len() < 65_535);
                 let script = line.strip_prefix("RUN ").unwrap();
-                assert!(Command::new("/bin/sh").args(["-c", script]).status().unwrap().success());
+                let command = Command {
+                    argv: ["/bin/sh", "-c", script].map(Into::into).to_vec(),
+                    env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+                    cwd: None,
+                    stdin: Vec::new(),
+                    wall: Duration::from_secs(10),
+                    max_output_bytes: 1_000,
+                };
+                assert_eq!(process::run(&command).unwrap().exit, Exit::Code(0));
             }
             assert_eq!(fs::read(path).unwrap(), bytes);
         }
