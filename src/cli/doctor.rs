@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::{
     cache::Cache,
-    harness::clock,
     interpreters,
     sandbox::{self, Backend},
     uv,
@@ -64,12 +63,6 @@ fn examine() -> Vec<Finding> {
         true,
         on_path("git").as_ref().map(Clone::clone),
         "apt-get install git (only URLs need it)",
-    ));
-    findings.push(finding(
-        "clock",
-        true,
-        clock::library().map(|_| "tests are run at another date and time too".to_owned()).as_ref().map(Clone::clone),
-        "apt-get install libfaketime",
     ));
     if let Ok(cache) = &cache {
         findings.extend(kernel(cache));

@@ -24,7 +24,7 @@ const LOCK_DIR: &str = "/opt/lock";
 
 /// Returns the Dockerfile of a task's environment, with the repository at the base commit and no history.
 ///
-/// `--build-arg REPOSITORY=…` names another place of the repository, which is needed where it was mined from a directory.
+/// Where the repository was mined from a directory, `--build-arg REPOSITORY=…` must say where it can be had.
 pub fn dockerfile(task: &PublicTask) -> String {
     let build = &task.build;
     let toolchain = &build.environment.toolchain;
@@ -37,7 +37,7 @@ pub fn dockerfile(task: &PublicTask) -> String {
     let mut text = format!(
         "# The environment of {}\n\
          FROM {image}\n\
-         ARG REPOSITORY={}\n\
+         ARG REPOSITORY{}\n\
          RUN apt-get update && apt-get install -y --no-install-recommends build-essential ca-certificates git \\\n    \
          && rm -rf /var/lib/apt/lists/*\n\
          RUN git clone -q --no-checkout \"$REPOSITORY\" {TREE} && cd {TREE} && git checkout -q {} && rm -rf .git \\\n    \
@@ -45,7 +45,7 @@ pub fn dockerfile(task: &PublicTask) -> String {
          && git -c user.name=curate -c user.email=curate@localhost commit -qm base\n\
          WORKDIR {TREE}\n",
         task.instance_id,
-        quoted(&task.repo_source),
+        address(&task.repo_source).map_or_else(String::new, |address| format!("={}", quoted(address))),
         task.base_commit,
     );
     install(&mut text, build);
@@ -56,6 +56,11 @@ pub fn dockerfile(task: &PublicTask) -> String {
     }
     let _ = writeln!(text, "CMD [\"/bin/sh\", \"-c\", \"{}\"]", lang::visible_command(build.runner));
     text
+}
+
+/// Returns a source that other machines can reach too; a directory's name stays here.
+fn address(source: &str) -> Option<&str> {
+    ["https://", "http://", "ssh://", "git@"].iter().any(|beginning| source.starts_with(beginning)).then_some(source)
 }
 
 /// Adds what installs the lock.

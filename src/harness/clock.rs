@@ -1,16 +1,17 @@
-//! Another date, time of day and time zone for the processes of a run, by `libfaketime`.
+//! Another date, time of day and time zone for the processes of a run, by a preloaded library.
 //!
 //! Reaches what asks the C library for the time: Python, Node and Rust, not Go. Monotonic clocks and file times stay real,
-//! so that limits and builds work as ever.
+//! so that limits, sleeps and builds work as ever. libfaketime (0.9.10) was tried: under it `time.sleep` fails or hangs in
+//! Python 3.11 and later.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::LazyLock,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::record::suite::Variation;
+use crate::{lang::RUNNERS, record::suite::Variation};
+
+/// Shown at [`RUNNERS`].
+pub const LIBRARY_NAME: &str = "clock.so";
+/// Compiled from `clock.c`.
+pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock.so"));
 
 const DAY_S: i64 = 86_400;
 /// Another year, month and day of the week.
@@ -18,31 +19,14 @@ const DATE_SHIFT_S: i64 = 400 * DAY_S;
 /// UTC+5:45.
 const ZONE: &str = "Asia/Kathmandu";
 
-static LIBRARY: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
-    let places = fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"));
-    places.into_iter().find(|path| path.exists())
-});
-
-/// Returns the library that shifts clocks, if this machine has it.
-///
-/// # Errors
-/// It has not.
-pub fn library() -> anyhow::Result<&'static Path> {
-    LIBRARY.as_deref().ok_or_else(|| anyhow::anyhow!("no libfaketime: tests are not run at another date and time"))
-}
-
-/// Returns the variables that show a variation's time; none where nothing shifts clocks.
+/// Returns the variables that show a variation's time.
 pub fn variables(variation: Variation) -> Vec<(String, String)> {
     let mut variables = Vec::new();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
     let shift_s = shift_s(variation, now);
-    if let (true, Ok(library)) = (shift_s != 0, library()) {
-        variables.push(("LD_PRELOAD".to_owned(), library.display().to_string()));
-        variables.push(("FAKETIME".to_owned(), format!("{shift_s:+}")));
-        variables.extend(
-            ["DONT_FAKE_MONOTONIC", "FAKETIME_DONT_FAKE_MONOTONIC", "NO_FAKE_STAT"]
-                .map(|name| (name.to_owned(), "1".to_owned())),
-        );
+    if shift_s != 0 {
+        variables.push(("LD_PRELOAD".to_owned(), format!("{RUNNERS}/{LIBRARY_NAME}")));
+        variables.push(("CURATE_CLOCK_SHIFT_S".to_owned(), shift_s.to_string()));
     }
     if variation.other_zone {
         variables.push(("TZ".to_owned(), ZONE.to_owned()));

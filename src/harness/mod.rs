@@ -4,7 +4,7 @@
 //! [`crate::lang`]. Something that did not run is [`SuiteOutcome::NotRun`], never a set of failed tests. What a result
 //! means for a task or an agent, this module does not know.
 
-pub mod clock;
+mod clock;
 mod surroundings;
 mod ticket;
 

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::Subject;
+use super::{Subject, clock};
 use crate::{
     environments,
     lab::Lab,
@@ -79,6 +79,7 @@ fn lay_out(lab: &Lab, build: &Build, environment: PathBuf) -> Result<Surrounding
     for (name, text) in lang::scripts() {
         write(&runners.join(name), text.as_bytes())?;
     }
+    write(&runners.join(clock::LIBRARY_NAME), clock::LIBRARY)?;
     for file in &build.metadata {
         write_layer_file(&metadata, file)?;
     }

@@ -14,9 +14,9 @@ use crate::record::{
 /// Runs under each of two random seeds; a test that draws by other means passes all of them only by luck.
 const RUNS_PER_RANDOM_SEED: usize = 3;
 /// Plain runs that tell a test that hangs on its circumstances from one that draws lots.
-const PLAIN_RUNS: usize = 4;
+const PLAIN_RUNS: usize = 5;
 /// Runs with one changed circumstance.
-const RUNS_PER_FACTOR: usize = 2;
+const RUNS_PER_FACTOR: usize = 3;
 
 /// A run of the fixed state, with what was varied in it.
 pub(super) struct Varied {
@@ -40,26 +40,34 @@ impl Examination<'_> {
         let differs = |report: &Report, id: &String| class(report.status(id)) != class(first.report.status(id));
         let mut steady = ids.clone();
         for _ in 0..PLAIN_RUNS {
+            if steady.is_empty() {
+                break;
+            }
             let report = self.after(selection, plain)?;
             steady.retain(|id| !differs(&report, id));
         }
         let mut causes = self.random(selection, plain, &ids.difference(&steady).cloned().collect())?;
         let mut conflicts: BTreeSet<String> = port_conflicts(runs.iter().map(|run| &run.report));
         for (reason, alone) in factors(plain, varied) {
-            let open: Vec<&String> = steady.iter().filter(|id| !causes.contains_key(*id)).collect();
-            if open.is_empty() {
-                break;
-            }
-            let mut n_differing: BTreeMap<&String, usize> = BTreeMap::new();
+            let open = || steady.iter().filter(|id| !causes.contains_key(*id)).cloned();
+            let (mut always, mut ever): (BTreeSet<String>, BTreeSet<String>) = (open().collect(), BTreeSet::new());
+            // Two processes do not meet every time.
+            let is_chance = alone.company == Company::Beside;
             for _ in 0..RUNS_PER_FACTOR {
+                if always.is_empty() && !is_chance || open().next().is_none() {
+                    break;
+                }
                 let report = self.after(selection, alone)?;
-                open.iter().filter(|id| differs(&report, id)).for_each(|id| *n_differing.entry(*id).or_default() += 1);
+                ever.extend(open().filter(|id| differs(&report, id)));
+                always.retain(|id| differs(&report, id));
                 conflicts.extend(port_conflicts([&report]));
             }
-            // Two processes do not meet every time.
-            let enough = if alone.company == Company::Beside { 1 } else { RUNS_PER_FACTOR };
-            let found = n_differing.into_iter().filter(|(_, n)| *n >= enough);
-            causes.extend(found.map(|(id, _)| (id.clone(), reason)));
+            causes.extend(if is_chance { ever } else { always }.into_iter().map(|id| (id, reason)));
+        }
+        // Whoever draws lots may have drawn the same up to here.
+        for _ in 0..if causes.is_empty() { 0 } else { RUNS_PER_FACTOR } {
+            let report = self.after(selection, plain)?;
+            causes.retain(|id, reason| *reason == QuarantineReason::Random || !differs(&report, id));
         }
         for id in ids {
             let reason = causes.entry(id.clone()).or_insert(QuarantineReason::Unstable);
