@@ -23,6 +23,8 @@ pub struct Summary {
     pub funnel: Vec<Step>,
     /// Environments that differ; candidates share them.
     pub n_environments: usize,
+    /// Environments' candidates by the rung of the ladder that held.
+    pub rungs: Counts,
     /// Tasks by evidence label.
     pub evidence: Counts,
     /// Fail-to-pass tests of all tasks.
@@ -128,6 +130,7 @@ pub struct Tally {
     validations: Stage,
     issues: Stage,
     environments: BTreeSet<String>,
+    rungs: Counts,
     evidence: Counts,
     n_fail_to_pass: usize,
     n_pass_to_pass: usize,
@@ -177,6 +180,7 @@ impl Tally {
         self.builds.add(outcome.as_ref().err());
         if let Ok(build) = outcome {
             self.environments.insert(build.environment.key.as_str().to_owned());
+            add(&mut self.rungs, &build.recipe.rung);
         }
     }
 
@@ -244,6 +248,7 @@ impl Tally {
         Summary {
             dataset: self.dataset,
             funnel,
+            rungs: self.rungs,
             n_environments: self.environments.len(),
             suite_runs_ms: self.suite_runs_ms,
             evidence: self.evidence,

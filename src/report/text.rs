@@ -34,7 +34,8 @@ fn funnel(out: &mut String, summary: &Summary) {
 
 fn evidence(out: &mut String, summary: &Summary) {
     let shared = format!("{} for {} candidates", summary.n_environments, summary.count("environments"));
-    line(out, &format!("\n  environments  {shared}"));
+    let rungs = if summary.rungs.is_empty() { String::new() } else { format!("; by {}", pairs(&summary.rungs)) };
+    line(out, &format!("\n  environments  {shared}{rungs}"));
     let (n_fail, n_pass) = (summary.n_fail_to_pass, summary.n_pass_to_pass);
     line(
         out,

@@ -227,6 +227,8 @@ fn the_funnel_accounts_for_every_record() {
     let pending = summary.funnel[2].lost.iter().find(|loss| loss.reason == "pending").unwrap();
     assert_eq!(pending.count, 1, "one candidate has no build yet");
     assert_eq!((summary.n_environments, summary.quarantined["unstable"]), (2, 9));
+    assert_eq!(summary.rungs.values().sum::<usize>(), summary.count("environments"));
+    assert_eq!(summary.rungs.keys().collect::<Vec<_>>(), ["dated"]);
     let oracle = summary.attempts.iter().find(|attempts| attempts.policy == "oracle").unwrap();
     assert!((oracle.pass_at[0].value - 1.0).abs() < 1e-12 && oracle.pass_at.len() == 1);
 }
