@@ -24,7 +24,7 @@ use crate::{
         environment::{Build, LayerFile, Runner},
         failure::{Blame, Failure, Phase},
         patch::{Edit, FileContent},
-        suite::{Company, Report, Selection, Status, SuiteOutcome, SuiteRun, TreeState, Variation},
+        suite::{Company, Selection, SuiteOutcome, SuiteRun, TreeState, Variation},
     },
     sandbox::{self, Exit, Limits, Output, overlay::Workspace, session::Session},
 };
@@ -73,6 +73,7 @@ pub fn run_suite(lab: &Lab, subject: Subject, request: &Request) -> Result<Suite
         variation: request.variation,
         with_stubs: request.with_stubs,
         outcome: SuiteOutcome::Ran(lang::channel::Parsed::default().report),
+        companion: None,
         wall_ms: 0,
         output_tail: String::new(),
     };
@@ -95,12 +96,9 @@ pub fn run_suite(lab: &Lab, subject: Subject, request: &Request) -> Result<Suite
     spec.env.extend(varied(request.variation));
     let argv = in_company(run.variation.company, &own.argv, other.as_ref().map(|ticket| ticket.argv.as_slice()));
     let output = sandbox::run(lab.backend, &spec, &argv)?;
-    let mut run = conclude(run, &own, &output)?;
-    if let (Company::Beside, Some(other), SuiteOutcome::Ran(report)) = (run.variation.company, other, &mut run.outcome)
-    {
-        take_worse(report, other.results(Ending::Ended)?.report);
-    }
-    Ok(run)
+    let run = conclude(run, &own, &output)?;
+    let companion = other.map(|ticket| ticket.results(Ending::Ended)).transpose()?;
+    Ok(SuiteRun { companion: companion.map(|parsed| parsed.report), ..run })
 }
 
 /// Returns what starts a run's own process, before or beside it the other's. Its end is the end of the own.
@@ -111,15 +109,6 @@ fn in_company(company: Company, own: &[String], other: Option<&[String]>) -> Vec
         Company::Nobody => own.to_vec(),
         Company::Before => shell(format!("{other}; exec {own_words}")),
         Company::Beside => shell(format!("{other} & {own_words}; code=$?; wait; exit $code")),
-    }
-}
-
-/// Replaces each result by that of the other process where that is worse. What the other did not get to does not count.
-fn take_worse(report: &mut Report, other: Report) {
-    for (id, result) in other.tests.into_iter().filter(|(_, result)| result.status != Status::NotRun) {
-        if let Some(own) = report.tests.get_mut(&id).filter(|own| own.status < result.status) {
-            *own = result;
-        }
     }
 }
 
@@ -144,6 +133,7 @@ pub fn run_in_session(
         variation: Variation::PLAIN,
         with_stubs: false,
         outcome: SuiteOutcome::Ran(lang::channel::Parsed::default().report),
+        companion: None,
         wall_ms: 0,
         output_tail: String::new(),
     };
@@ -250,7 +240,7 @@ fn tail(output: &Output) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{lang::channel, process::Capture};
+    use crate::{lang::channel, process::Capture, record::suite::Report};
 
     fn output(exit: Exit, stdout: &str, stderr: &str) -> Output {
         let capture =

@@ -122,7 +122,7 @@ pub enum Company {
     Nobody,
     /// A process before, with the same tree and temporary directory: what it leaves behind, the second finds.
     Before,
-    /// A process at the same time; a test's outcome is the worse of its two.
+    /// A process at the same time.
     Beside,
 }
 
@@ -171,6 +171,9 @@ pub struct SuiteRun {
     /// Whether names that could not be imported were replaced by stubs that raise on use.
     pub with_stubs: bool,
     pub outcome: SuiteOutcome,
+    /// What the other process saw, in a variation with company.
+    #[serde(default)]
+    pub companion: Option<Report>,
     /// Wall time of the whole process.
     pub wall_ms: u64,
     /// Last lines of the combined output, at most 4,000 bytes.

@@ -187,6 +187,7 @@ mod tests {
             with_stubs: false,
             outcome: SuiteOutcome::Ran(report),
             wall_ms: 99,
+            companion: None,
             output_tail: "in 0.12s".to_owned(),
         };
         assert_eq!(

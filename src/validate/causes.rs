@@ -57,10 +57,11 @@ impl Examination<'_> {
                 if always.is_empty() && !is_chance || open().next().is_none() {
                     break;
                 }
-                let report = self.after(selection, alone)?;
-                ever.extend(open().filter(|id| differs(&report, id)));
+                let (report, companion) = self.after_in_company(selection, alone)?;
+                let both: Vec<&Report> = [&report].into_iter().chain(&companion).collect();
+                ever.extend(open().filter(|id| both.iter().any(|report| differs(report, id))));
                 always.retain(|id| differs(&report, id));
-                conflicts.extend(port_conflicts([&report]));
+                conflicts.extend(port_conflicts(both));
             }
             causes.extend(if is_chance { ever } else { always }.into_iter().map(|id| (id, reason)));
         }
@@ -79,8 +80,16 @@ impl Examination<'_> {
     }
 
     fn after(&mut self, selection: &Selection, variation: Variation) -> Result<Report, Stop> {
+        Ok(self.after_in_company(selection, variation)?.0)
+    }
+
+    fn after_in_company(
+        &mut self,
+        selection: &Selection,
+        variation: Variation,
+    ) -> Result<(Report, Option<Report>), Stop> {
         let seen = self.bench.run(TreeState::After, selection, variation, false)?;
-        Ok(seen.map(|seen| seen.report).unwrap_or_default())
+        Ok(seen.map(|seen| (seen.report, seen.companion)).unwrap_or_default())
     }
 
     /// Names those tests that are constant once random numbers have a seed.

@@ -37,6 +37,8 @@ pub struct Bench<'a> {
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub report: Report,
+    /// What the other process saw, in a variation with company, if it got through.
+    pub companion: Option<Report>,
     pub wall_ms: u64,
     /// Whether one process went through the whole selection.
     pub whole: bool,
@@ -55,7 +57,7 @@ impl Bench<'_> {
         with_stubs: bool,
     ) -> Result<Result<Seen, Failure>> {
         let first = self.run_once(state, selection, variation, with_stubs)?;
-        let wall_ms = first.wall_ms;
+        let (wall_ms, companion) = (first.wall_ms, first.companion.clone().filter(|report| report.complete));
         let mut report = match &first.outcome {
             SuiteOutcome::Ran(report) => report.clone(),
             SuiteOutcome::NotRun(failure) => return Ok(Err(failure.clone())),
@@ -78,7 +80,7 @@ impl Bench<'_> {
                 break;
             }
         }
-        Ok(Ok(Seen { report, wall_ms, whole }))
+        Ok(Ok(Seen { report, companion, wall_ms, whole }))
     }
 
     fn run_once(

@@ -67,6 +67,9 @@ impl Examination<'_> {
             let variation = self.hardened(variation);
             let seen = self.bench.run(TreeState::After, selection, variation, false)?.map_err(Stop::Rejected)?;
             after.push(Varied { variation, report: seen.report });
+            // Nobody was there before the one before.
+            let company = if variation.company == Company::Before { Company::Nobody } else { variation.company };
+            after.extend(seen.companion.map(|report| Varied { variation: Variation { company, ..variation }, report }));
         }
         let reports: Vec<&Report> = after.iter().map(|varied| &varied.report).collect();
         let settled = settle(&before.iter().collect::<Vec<_>>(), &reports);

@@ -178,7 +178,7 @@ fn a_pin_that_cannot_be_had_costs_a_rung_and_a_broken_build_the_metadata() {
     assert_eq!(build.metadata, []);
     let failed = &build.recipe.failed_rungs;
     assert!(failed[0].starts_with("project (") && failed[0].contains("metadata_failed"), "{failed:?}");
-    assert!(failed[1].starts_with("dated (") && failed[1].contains("resolve_failed"), "{failed:?}");
+    assert!(failed[1].starts_with("shared (") && failed[1].contains("resolve_failed"), "{failed:?}");
     assert!(build.environment.lock.contains("six==1.16.0"), "{}", build.environment.lock);
 }
 
