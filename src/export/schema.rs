@@ -82,6 +82,19 @@ const DIFFICULTY: &[Column] = &[
     ),
 ];
 
+// What rows of several consumers say of a task.
+const LICENSE: Column =
+    optional("license", Kind::Text, "SPDX expression found at the base commit; null where none was recognised");
+const LANGUAGE: Column = required("language", Kind::Text, "of the repository's program code");
+const EVIDENCE_LABEL: Column =
+    required("evidence_label", Kind::Text, "how sure the fail-to-pass set is: `strong`, `resolved` or `weak`");
+const MUTANTS_KILLED: Column =
+    required("mutants_killed", Kind::Int32, "small faults in the changed lines that the fail-to-pass tests notice");
+const MUTANTS_TOTAL: Column = required("mutants_total", Kind::Int32, "faults tried; a sample, 0 where none was");
+const CHANGE_KIND: Column =
+    required("change_kind", Kind::Text, "`interface`: the hidden tests use a name that only the fix adds; else `fix`");
+const DIFFICULTY_COLUMN: Column = required("difficulty", Kind::Struct(DIFFICULTY), "what the fix touches");
+
 /// Columns of `trl`.
 pub const TRL: &[Column] = &[
     required("messages", Kind::Structs(MESSAGE), "the conversation, ending on a trained turn"),
@@ -90,18 +103,18 @@ pub const TRL: &[Column] = &[
     required("instance_id", Kind::Text, "the task"),
     required("repo", Kind::Text, "`owner/name` or the directory's name"),
     required("base_commit", Kind::Text, "the commit that the episode starts from"),
-    optional("license", Kind::Text, "SPDX expression found at the base commit; null where none was recognised"),
-    required("language", Kind::Text, "of the repository's program code"),
+    LICENSE,
+    LANGUAGE,
     required("policy", Kind::Text, "who acted; `mock` is a script, not a model"),
     optional("script", Kind::Text, "what a scripted policy set out to do"),
     required("seed", Kind::Int64, "of the policy's choices"),
     required("sample", Kind::Int32, "number of the attempt under the same seed"),
     required("issue_writer", Kind::Text, "who wrote the task's text; `template` is no model"),
-    required("evidence_label", Kind::Text, "how sure the fail-to-pass set is: `strong`, `resolved` or `weak`"),
-    required("mutants_killed", Kind::Int32, "small faults in the changed lines that the fail-to-pass tests notice"),
-    required("mutants_total", Kind::Int32, "faults tried; a sample, 0 where none was"),
-    required("change_kind", Kind::Text, "`interface`: the hidden tests use a name that only the fix adds; else `fix`"),
-    required("difficulty", Kind::Struct(DIFFICULTY), "what the fix touches"),
+    EVIDENCE_LABEL,
+    MUTANTS_KILLED,
+    MUTANTS_TOTAL,
+    CHANGE_KIND,
+    DIFFICULTY_COLUMN,
     required("resolved", Kind::Bool, "every fail-to-pass and pass-to-pass test was seen to pass"),
     optional("reward", Kind::Float64, "1.0 or 0.0; null where the machine failed"),
     required("reward_valid", Kind::Bool, "whether there is a reward"),
@@ -159,19 +172,19 @@ pub const SWEBENCH: &[Column] = &[
     required("PASS_TO_PASS", Kind::Text, "JSON list of test ids that pass before and after"),
     required("environment_setup_commit", Kind::Text, "the base commit"),
     required("fix_commit", Kind::Text, "the commit that the task was made from"),
-    required("language", Kind::Text, "of the repository's program code"),
-    optional("license", Kind::Text, "SPDX expression found at the base commit; null where none was recognised"),
-    required("evidence_label", Kind::Text, "how sure the fail-to-pass set is: `strong`, `resolved` or `weak`"),
-    required("mutants_killed", Kind::Int32, "small faults in the changed lines that the fail-to-pass tests notice"),
-    required("mutants_total", Kind::Int32, "faults tried; a sample, 0 where none was"),
+    LANGUAGE,
+    LICENSE,
+    EVIDENCE_LABEL,
+    MUTANTS_KILLED,
+    MUTANTS_TOTAL,
     required("unneeded_hunks", Kind::Texts, "`path:first-last` of the gold patch's hunks without which all tests pass"),
-    required("change_kind", Kind::Text, "`interface`: the hidden tests use a name that only the fix adds; else `fix`"),
+    CHANGE_KIND,
     required(
         "fairness",
         Kind::Json,
         "names, literals and messages that the hidden tests need and only the fix adds, a list",
     ),
-    required("difficulty", Kind::Struct(DIFFICULTY), "what the fix touches"),
+    DIFFICULTY_COLUMN,
     required("issue_writer", Kind::Text, "who wrote the issue text; `template` is no model"),
     optional("image", Kind::Text, "container image; null so far"),
     required("dockerfile", Kind::Text, "builds the environment with Docker or podman, from the lock that is in it"),

@@ -27,6 +27,9 @@ pub struct Days {
     pub old_runner: bool,
 }
 
+/// Whether a rung takes requirements of a kind.
+type Takes = fn(Kind) -> bool;
+
 /// One attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rung {
@@ -44,7 +47,7 @@ pub struct Rung {
 
 /// Returns the attempts for one interpreter, without those that would repeat an earlier one.
 pub fn rungs(needs: &Needs, locked: Option<&Locked>, days: Days) -> Vec<Rung> {
-    let all = |_: Kind| true;
+    let all: Takes = |_| true;
     // Rounded down: what came out on the base commit's own day was not there when it was written.
     let before = |day: Date| day.yesterday().unwrap_or(day);
     let (shared, dated, fixed) = (before(days.shared), before(days.base), days.fix);
@@ -61,16 +64,18 @@ pub fn rungs(needs: &Needs, locked: Option<&Locked>, days: Days) -> Vec<Rung> {
     rungs.push(rung("shared", needs, all, false, shared));
     rungs.push(rung("dated", needs, all, false, dated));
     rungs.push(rung("dated_by_fix", needs, all, false, fixed));
-    let without_pins = [
-        rung("dated_without_pins", needs, all, true, shared),
-        rung("without_requirement_files", needs, |kind| kind < Kind::File, true, shared),
-        rung("without_extras", needs, |kind| kind < Kind::Extra, true, shared),
-        rung("runner_only", needs, |kind| kind < Kind::Runtime, true, shared),
+    let without_pins: [(&'static str, Takes); 4] = [
+        ("dated_without_pins", all),
+        ("without_requirement_files", |kind| kind < Kind::File),
+        ("without_extras", |kind| kind < Kind::Extra),
+        ("runner_only", |kind| kind < Kind::Runtime),
     ];
-    rungs.extend(without_pins.into_iter().map(|mut rung| {
-        rung.constraints.clear();
-        rung
-    }));
+    for (name, takes) in without_pins {
+        // A lower bound may ask for what came out since the shared day.
+        for day in [shared, dated] {
+            rungs.push(Rung { constraints: Vec::new(), ..rung(name, needs, takes, true, day) });
+        }
+    }
     let mut distinct: Vec<Rung> = Vec::new();
     for mut rung in rungs {
         let day = rung.cutoff;
@@ -99,7 +104,7 @@ fn runner_cutoff(cutoff: Date, day: Date, old_runner: bool) -> Option<String> {
     (old_runner && day < cutoff).then(|| format!("pytest={day}"))
 }
 
-fn rung(name: &'static str, needs: &Needs, takes: impl Fn(Kind) -> bool, without_pins: bool, cutoff: Date) -> Rung {
+fn rung(name: &'static str, needs: &Needs, takes: Takes, without_pins: bool, cutoff: Date) -> Rung {
     let sources = needs.sources.iter().filter(|source| takes(source.kind));
     let mut requirements: Vec<String> = sources
         .clone()
@@ -176,9 +181,13 @@ mod tests {
             ("dated", all, 1, "2021-03-04"),
             ("dated_by_fix", all, 1, "2021-03-09"),
             ("dated_without_pins", "attrs hypothesis>=4 pytest six==1.11", 0, "2021-01-31"),
+            ("dated_without_pins", "attrs hypothesis>=4 pytest six==1.11", 0, "2021-03-04"),
             ("without_requirement_files", "attrs pytest six==1.11", 0, "2021-01-31"),
+            ("without_requirement_files", "attrs pytest six==1.11", 0, "2021-03-04"),
             ("without_extras", "pytest six==1.11", 0, "2021-01-31"),
+            ("without_extras", "pytest six==1.11", 0, "2021-03-04"),
             ("runner_only", "pytest", 0, "2021-01-31"),
+            ("runner_only", "pytest", 0, "2021-03-04"),
         ];
         let expected = expected.map(|(name, all, n, day)| (name, all.to_owned(), n, day.to_owned()));
         assert_eq!(summary(&rungs(&needs(), Some(&locked), days)), expected);
