@@ -5,6 +5,7 @@
 //! means for a task or an agent, this module does not know.
 
 mod clock;
+pub mod series;
 mod surroundings;
 mod ticket;
 
@@ -67,16 +68,7 @@ pub struct Request<'a> {
 /// # Errors
 /// [`Failure`]s of blame `Infra` only inside the outcome; an `Err` is an unusable setup or [`Interrupted`].
 pub fn run_suite(lab: &Lab, subject: Subject, request: &Request) -> Result<SuiteRun> {
-    let run = SuiteRun {
-        state: request.state,
-        selection: request.selection.clone(),
-        variation: request.variation,
-        with_stubs: request.with_stubs,
-        outcome: SuiteOutcome::Ran(lang::channel::Parsed::default().report),
-        companion: None,
-        wall_ms: 0,
-        output_tail: String::new(),
-    };
+    let run = planned(request);
     let surroundings = match surroundings(lab, subject) {
         Ok(surroundings) => surroundings,
         Err(failure) => return Ok(SuiteRun { outcome: SuiteOutcome::NotRun(failure), ..run }),
@@ -99,6 +91,11 @@ pub fn run_suite(lab: &Lab, subject: Subject, request: &Request) -> Result<Suite
     let run = conclude(run, &own, &output)?;
     let companion = other.map(|ticket| ticket.results(Ending::Ended)).transpose()?;
     Ok(SuiteRun { companion: companion.map(|parsed| parsed.report), ..run })
+}
+
+/// Returns the record of a run that is to be made.
+fn planned(request: &Request) -> SuiteRun {
+    SuiteRun::empty(request.state, request.selection.clone(), request.variation, request.with_stubs)
 }
 
 /// Returns what starts a run's own process, before or beside it the other's. Its end is the end of the own.
@@ -127,16 +124,7 @@ pub fn run_in_session(
     selection: &Selection,
     wall: Duration,
 ) -> Result<SuiteRun> {
-    let run = SuiteRun {
-        state: TreeState::Agent,
-        selection: selection.clone(),
-        variation: Variation::PLAIN,
-        with_stubs: false,
-        outcome: SuiteOutcome::Ran(lang::channel::Parsed::default().report),
-        companion: None,
-        wall_ms: 0,
-        output_tail: String::new(),
-    };
+    let run = SuiteRun::empty(TreeState::Agent, selection.clone(), Variation::PLAIN, false);
     // One hanging test must not use up the time of all others.
     let test_wall = (wall / 4).max(Duration::from_secs(10)).min(wall);
     let ticket = Ticket::issue_loose(surroundings, build.runner, &run, test_wall)?;

@@ -84,6 +84,11 @@ impl Ticket {
         Ok(Ticket { argv: planned.argv, nonce, results: file })
     }
 
+    /// Returns where the run finds its instructions.
+    pub fn instructions(&self) -> &str {
+        self.argv.last().expect("a runner is told where its instructions are")
+    }
+
     /// Reads what the run has reported.
     ///
     /// # Errors

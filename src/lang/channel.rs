@@ -40,6 +40,8 @@ pub struct Parsed {
     pub started: bool,
     /// The runner broke off before the first test: bad configuration, a plugin that failed.
     pub broken: bool,
+    /// The supervisor has seen the runner's process end.
+    pub ended: bool,
     /// Lines that are no records of this run.
     pub foreign_lines: usize,
 }
@@ -186,7 +188,9 @@ impl Reader {
             }
             Record::Stub { name } => self.parsed.report.stubs.push(name),
             Record::Finish { n_collected, exitstatus } => self.finish = Some((n_collected, exitstatus)),
-            Record::Exit { signal, killed } => (self.signal, self.killed) = (signal, killed),
+            Record::Exit { signal, killed } => {
+                (self.signal, self.killed, self.parsed.ended) = (signal, killed, true);
+            }
         }
     }
 
@@ -298,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_whole_stream_gives_a_complete_report() {
-        let Parsed { report, started, broken, foreign_lines } = parsed(&GOOD);
+        let Parsed { report, started, broken, foreign_lines, .. } = parsed(&GOOD);
         assert!(started && !broken && report.complete);
         assert_eq!(foreign_lines, 0);
         assert_eq!(report.status("a.py::t[x y]"), Some(Status::Passed));

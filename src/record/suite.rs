@@ -181,6 +181,20 @@ pub struct SuiteRun {
 }
 
 impl SuiteRun {
+    /// A run that has seen nothing yet.
+    pub fn empty(state: TreeState, selection: Selection, variation: Variation, with_stubs: bool) -> SuiteRun {
+        SuiteRun {
+            state,
+            selection,
+            variation,
+            with_stubs,
+            outcome: SuiteOutcome::Ran(Report::default()),
+            companion: None,
+            wall_ms: 0,
+            output_tail: String::new(),
+        }
+    }
+
     pub fn report(&self) -> Option<&Report> {
         match &self.outcome {
             SuiteOutcome::Ran(report) => Some(report),

@@ -23,7 +23,7 @@ use crate::{
 };
 use hunks::{Hunk, hunks};
 use spread::spread;
-use trial::{Seen, Trial};
+use trial::{Seen, Trial, Variant};
 
 /// Where each run costs a compilation, this part of the runs is made.
 const COMPILED_PART: u32 = 3;
@@ -106,9 +106,13 @@ fn drop_hunks(files: &[File], trial: &mut Trial, max_runs: u32, strength: &mut S
         let chosen: Vec<usize> = spread(&places).into_iter().take(max_runs as usize).map(|n| code[n]).collect();
         n_runs = u32::try_from(chosen.len()).unwrap_or(max_runs);
         strength.n_planned += n_runs;
-        for n in chosen {
-            let (file, hunk) = all[n];
-            let Some(seen) = trial.run(&file.change.path, hunk.without.as_ref())? else { break };
+        let variants: Vec<Variant> = chosen
+            .iter()
+            .map(|&n| Variant { path: &all[n].0.change.path, content: all[n].1.without.as_ref() })
+            .collect();
+        let seen = trial.run(&variants)?;
+        for (n, seen) in chosen.into_iter().zip(seen) {
+            let Some(seen) = seen else { break };
             strength.n_run += 1;
             noticed_by[n] = match seen {
                 Seen::Failed(n) => Some(n),
@@ -131,9 +135,11 @@ fn plant_faults(
 ) -> Result<()> {
     let planted = chosen_faults(files, strength, max_runs as usize);
     strength.n_planned += u32::try_from(planted.len()).unwrap_or(max_runs);
-    for Planted { file, mutant, content } in planted {
-        let path = &file.change.path;
-        let Some(seen) = trial.run(path, Some(&content))? else { break };
+    let variants: Vec<Variant> =
+        planted.iter().map(|it| Variant { path: &it.file.change.path, content: Some(&it.content) }).collect();
+    let seen = trial.run(&variants)?;
+    for (Planted { file, mutant, .. }, seen) in planted.iter().zip(seen) {
+        let Some(seen) = seen else { break };
         strength.n_run += 1;
         let fate = match seen {
             Seen::Failed(0) => Fate::Survived,
@@ -141,8 +147,8 @@ fn plant_faults(
             Seen::Failed(_) | Seen::Broken => Fate::Killed,
             Seen::Unknown => continue,
         };
-        let Mutant { line, what, .. } = mutant;
-        strength.mutants.push(MutantStrength { path: path.clone(), line, what, fate });
+        let Mutant { line, what, .. } = mutant.clone();
+        strength.mutants.push(MutantStrength { path: file.change.path.clone(), line, what, fate });
     }
     strength.mutants.sort_by(|a, b| (&a.path, a.line, &a.what).cmp(&(&b.path, b.line, &b.what)));
     Ok(())

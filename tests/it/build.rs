@@ -45,6 +45,11 @@ struct Project {
 
 impl Project {
     fn new(files: &[(&str, &str)]) -> Project {
+        Project::with_fix(files, &[])
+    }
+
+    /// As [`Project::new`], with more files that the second commit changes.
+    fn with_fix(files: &[(&str, &str)], fixed: &[(&str, &str)]) -> Project {
         let dir = tempfile::tempdir().unwrap();
         let text = dir.path().join("text");
         let history = "[[commit]]\nid = 'base'\nmessage = 'Begin'\ndate = '2024-06-01T12:00:00Z'\n\
@@ -55,6 +60,7 @@ impl Project {
         );
         plant(&text.join("base"), &[("src/demo/__init__.py", "")]);
         plant(&text.join("base"), files);
+        plant(&text.join("fix"), fixed);
         let target = dir.path().join("repository");
         fs::create_dir(&target).unwrap();
         let ids = history::rebuild(&text, &target).unwrap();
@@ -194,6 +200,44 @@ fn files_that_a_build_generates_are_kept_but_no_copy_of_the_fix() {
     let build = outcome.unwrap();
     let paths: Vec<String> = build.generated.iter().map(|file| file.path.lossy()).collect();
     assert_eq!(paths, ["src/demo/_version.py"]);
+}
+
+const COMPILED: [(&str, &str); 3] = [
+    ("pyproject.toml", "[build-system]\nrequires = ['setuptools']\nbuild-backend = 'setuptools.build_meta'\n"),
+    (
+        "setup.py",
+        "from setuptools import Extension, find_packages, setup\n\
+         setup(name='demo', version='1', package_dir={'': 'src'}, packages=find_packages('src'),\n      \
+         ext_modules=[Extension('demo._fast', ['src/demo/_fast.c'])])\n",
+    ),
+    (
+        "src/demo/_fast.c",
+        "#include <Python.h>\n\
+         static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, \"_fast\", NULL, -1, NULL};\n\
+         PyMODINIT_FUNC PyInit__fast(void) { return PyModule_Create(&definition); }\n",
+    ),
+];
+
+#[test]
+fn compiled_modules_are_laid_over_the_tree() {
+    let Some(lab) = lab() else { return };
+    let project = Project::new(&COMPILED);
+    let Some(outcome) = project.build(lab) else { return };
+    let build = outcome.unwrap();
+    let [module] = &build.generated[..] else { panic!("{:?}", build.recipe.failed_rungs) };
+    let path = module.path.lossy();
+    assert!(path.starts_with("src/demo/_fast.") && path.ends_with(".so"), "{path}");
+    assert!(module.content.as_bytes().starts_with(b"\x7fELF"));
+}
+
+#[test]
+fn a_fix_of_what_modules_are_compiled_from_is_refused_by_name() {
+    let Some(lab) = lab() else { return };
+    let project = Project::with_fix(&COMPILED, &[("src/demo/_fast.c", &format!("{}// fixed\n", COMPILED[2].1))]);
+    let Some(outcome) = project.build(lab) else { return };
+    let failure = outcome.unwrap_err();
+    assert_eq!(failure.kind, "native_change");
+    assert!(failure.detail.contains("src/demo/_fast.c"), "{}", failure.detail);
 }
 
 #[test]

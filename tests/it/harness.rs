@@ -15,7 +15,7 @@ use std::{
 
 use curate::{
     cache::Cache,
-    harness::{self, Request, Subject},
+    harness::{self, Request, Subject, series::run_series},
     lab::Lab,
     process::{self, Exit},
     record::{
@@ -383,12 +383,82 @@ def test_4(): pass
 }
 
 #[test]
+fn doctests_run_where_the_repository_says_so() {
+    let Some(bench) = bench() else { return };
+    let code = "def good():\n    \"\"\"\n    >>> good()\n    1\n    \"\"\"\n    return 1\n\n\n\
+                def bad():\n    \"\"\"\n    >>> bad()\n    2\n    \"\"\"\n    return 1\n";
+    let files = [write("ws/doc.py", code), write("tests/test_t.py", "def test_t(): pass\n")];
+    let report = bench.report(&files);
+    assert_eq!(report.tests.keys().collect::<Vec<_>>(), ["tests/test_t.py::test_t"]);
+    // A plugin that is not installed is done without.
+    let settings = write("pytest.ini", "[pytest]\naddopts = --doctest-modules -p pytest_cov --cov\n");
+    let report = bench.report(&[&files[..], &[settings]].concat());
+    let statuses: Vec<_> = report.tests.iter().map(|(id, result)| (id.as_str(), result.status)).collect();
+    let expected = [
+        ("tests/test_t.py::test_t", Status::Passed),
+        ("ws/doc.py::ws.doc.bad", Status::Failed),
+        ("ws/doc.py::ws.doc.good", Status::Passed),
+    ];
+    assert_eq!(statuses, expected);
+}
+
+#[test]
+fn a_series_shows_each_member_as_it_is_and_no_other() {
+    let Some(bench) = bench() else { return };
+    let test = "import os\nfrom ws.mod import f\n\n\ndef test_f():\n    assert f() == 3\n\n\n\
+                def test_alone():\n    assert not os.path.exists(os.environ['TMPDIR'] + '/left')\n    \
+                open(os.environ['TMPDIR'] + '/left', 'w').close()\n";
+    let files = [write("tests/test_mod.py", test)];
+    let mut request = Bench::request(&files, Selection::Files(vec!["tests/test_mod.py".to_owned()]));
+    request.test_wall = Duration::from_secs(2);
+    // Of the same length, so that stale bytecode would show.
+    let of = |body: &str| write("ws/mod.py", format!("value = 2\n\n\ndef f(x=None):\n    {body}\n"));
+    let (wrong, other, endless) = (of("return 4"), of("return 5"), of("while True: pass"));
+    let gone = Edit { path: "ws/mod.py".into(), content: None };
+    let members = [None, Some(&wrong), Some(&endless), Some(&gone), Some(&other), None];
+    let series = run_series(&bench.lab, bench.subject(), &request, &members, Duration::from_secs(60)).unwrap();
+    let seen: Vec<_> = series
+        .outcomes
+        .iter()
+        .map(|outcome| match outcome {
+            Some(SuiteOutcome::Ran(report)) => {
+                let status = |name| report.status(&format!("tests/test_mod.py::{name}"));
+                (status("test_f"), status("test_alone"), report.collection_errors.len())
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let passed = Some(Status::Passed);
+    let expected = [
+        (passed, passed, 0),
+        (Some(Status::Failed), passed, 0),
+        (Some(Status::TimedOut), passed, 0),
+        (None, None, 1),
+        (Some(Status::Failed), passed, 0),
+        (passed, passed, 0),
+    ];
+    assert_eq!(seen, expected);
+    // Without time only the last is run.
+    let series = run_series(&bench.lab, bench.subject(), &request, &members, Duration::ZERO).unwrap();
+    let ran: Vec<bool> = series.outcomes.iter().map(Option::is_some).collect();
+    assert_eq!(ran, [false, false, false, false, false, true]);
+}
+
+#[test]
+fn a_tree_that_holds_the_runner_is_run_in_no_series() {
+    let Some(bench) = bench() else { return };
+    let files = [write("tests/test_t.py", "def test_t(): pass\n"), write("iniconfig.py", "from sys import *\n")];
+    let request = Bench::request(&files, Selection::All);
+    let series = run_series(&bench.lab, bench.subject(), &request, &[None, None], Duration::from_secs(9)).unwrap();
+    assert_eq!(series.outcomes, [None, None]);
+}
+
+#[test]
 fn a_runner_that_does_not_start_is_not_a_suite_of_failed_tests() {
     let Some(bench) = bench() else { return };
     for (path, text) in [
         ("conftest.py", "import nowhere\n"),
         ("pytest.ini", "[pytest]\nrequired_plugins = pytest-nowhere\n"),
-        ("pytest.ini", "[pytest]\naddopts = -p nowhere\n"),
         ("conftest.py", "def pytest_collection_modifyitems(): 1 / 0\n"),
         ("conftest.py", "import os\nos._exit(0)\n"),
     ] {

@@ -77,7 +77,7 @@ fn project(project: &Value) -> Option<Project> {
             executable: false,
         })
         .to_vec();
-    Some(Project { metadata, dist_info, generated: Vec::new() })
+    Some(Project { metadata, dist_info, ..Project::default() })
 }
 
 /// Returns a requirement of an extra as core metadata writes it: with `extra == 'name'` in its marker.

@@ -6,6 +6,7 @@ pub mod exceptions;
 pub mod ladder;
 pub mod lockfile;
 pub mod manifest;
+pub mod native;
 pub mod project;
 pub mod recipe;
 pub mod requirement;
@@ -110,7 +111,10 @@ impl Attempt<'_> {
         for choice in choices.iter().take(self.settings.max_interpreters.max(1)) {
             let python = choice::minor(&choice.interpreter.version).context("read the interpreter's version")?;
             let days = Days { earliest: choice.earliest_cutoff, old_runner: python <= (3, 7), ..self.days };
-            let project = self.project(choice, days, &mut failed_rungs)?;
+            let mut project = self.project(choice, days, &mut failed_rungs)?;
+            if let Some(project) = &mut project {
+                self.lay_modules(project)?;
+            }
             let metadata = project.as_ref().map(|project| &project.metadata);
             let needs = recipe::gather(self.manifest, metadata, runner, &self.overrides.requirements, python);
             for rung in ladder::rungs(&needs, self.locked.as_ref(), days) {
@@ -157,6 +161,16 @@ impl Attempt<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// Adds the project's compiled modules to what its build generated.
+    fn lay_modules(&self, project: &mut Project) -> Result<()> {
+        let roots = recipe::import_roots(self.tree, self.manifest);
+        let modules = std::mem::take(&mut project.modules);
+        let files =
+            native::layer(modules, self.tree, &roots, &self.candidate.changes).map_err(|failure| anyhow!(failure))?;
+        project.generated.extend(files);
+        Ok(())
     }
 
     /// Resolves and installs one rung.

@@ -1,6 +1,6 @@
 //! Builds the project itself, in a sandbox, for what only a build tells: its metadata and the files it generates.
 //!
-//! Modules never leave the build: tests import them from the tree. Nor does the description, which often is the
+//! Modules never leave the build, but for compiled ones: tests import them from the tree. Nor does the description, which often is the
 //! change log and would tell of the fix.
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{manifest::Tree, recipe::Metadata, requirement::normalise};
+use super::{manifest::Tree, native, recipe::Metadata, requirement::normalise};
 use crate::{
     git::Repo,
     lab::Lab,
@@ -39,6 +39,8 @@ pub struct Project {
     /// The `*.dist-info` directory.
     pub dist_info: Vec<LayerFile>,
     pub generated: Vec<LayerFile>,
+    /// Compiled modules, by their paths in the wheel.
+    pub modules: Vec<LayerFile>,
 }
 
 /// What to build, and with what.
@@ -78,9 +80,8 @@ pub fn build(lab: &Lab, repo: &Repo, order: Order) -> Result<Project> {
         wall: order.wall,
     };
     uv::run(lab, "metadata_failed", &job)?;
-    let (metadata, dist_info) = read_wheel(out.path())?;
     let generated = generated(&workspace, repo, order)?;
-    Ok(Project { metadata, dist_info, generated })
+    Ok(Project { generated, ..read_wheel(out.path())? })
 }
 
 /// Returns what turns the base commit's tree into the fix's: removals first.
@@ -137,8 +138,8 @@ fn version_of_tag(tag: &str) -> Option<String> {
     text.parse::<pep440_rs::Version>().ok().map(|version| version.to_string())
 }
 
-/// Reads the only wheel of a directory: its metadata and `*.dist-info` files.
-fn read_wheel(dir: &Path) -> Result<(Metadata, Vec<LayerFile>)> {
+/// Reads the only wheel of a directory: its metadata, `*.dist-info` files and compiled modules.
+fn read_wheel(dir: &Path) -> Result<Project> {
     let entries = std::fs::read_dir(dir).with_context(|| format!("read `{}`", dir.display()))?;
     let wheel = entries
         .flatten()
@@ -147,28 +148,30 @@ fn read_wheel(dir: &Path) -> Result<(Metadata, Vec<LayerFile>)> {
         .context("find the wheel that was built")?;
     let bytes = std::fs::read(&wheel).with_context(|| format!("read `{}`", wheel.display()))?;
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).context("open the wheel that was built")?;
-    let mut files = Vec::new();
-    let mut metadata = Metadata::default();
+    let mut project = Project::default();
     for index in 0..archive.len() {
         let mut file = archive.by_index(index).context("read the wheel that was built")?;
         let name = file.name().context("read the wheel that was built")?.into_owned();
-        let Some((folder, inner)) = name.split_once('/').filter(|(folder, _)| folder.ends_with(".dist-info")) else {
+        let of_metadata = name.split_once('/').filter(|(folder, _)| folder.ends_with(".dist-info"));
+        if of_metadata.is_none() && !native::is_module(&name) {
             continue;
-        };
+        }
         let mut content = Vec::new();
         file.read_to_end(&mut content).context("read the wheel that was built")?;
-        match inner {
-            "METADATA" => {
+        match of_metadata {
+            Some((_, "METADATA")) => {
                 content = without_description(&content);
-                metadata = parse_metadata(&String::from_utf8_lossy(&content));
+                project.metadata = parse_metadata(&String::from_utf8_lossy(&content));
             }
-            "RECORD" => content = trimmed_record(&content, folder),
+            Some((folder, "RECORD")) => content = trimmed_record(&content, folder),
             _ => {}
         }
+        let files = if of_metadata.is_some() { &mut project.dist_info } else { &mut project.modules };
         files.push(LayerFile { path: name.as_str().into(), content: ByteText(content), executable: false });
     }
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok((metadata, files))
+    project.dist_info.sort_by(|a, b| a.path.cmp(&b.path));
+    project.modules.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(project)
 }
 
 /// Keeps the headers, and of those not the description.

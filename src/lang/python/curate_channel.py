@@ -5,6 +5,7 @@ Runs on Python 2.7 and on 3.5 and later (stubs only on 3). Whatever repository c
 that fake time look for it.
 """
 
+import base64
 import errno
 import fcntl
 import hashlib
@@ -12,6 +13,7 @@ import json
 import os
 import random
 import select
+import shutil
 import signal
 import struct
 import sys
@@ -28,6 +30,8 @@ CHANNEL_BROKEN = 97
 GRACE_S = 5.0
 # Sequence number of the supervisor's only record; above any of the child's.
 SUPERVISOR_SEQUENCE = 10**15
+# Modification time of the first edit of a series; each later one's is a second later.
+EDIT_TIME = 10**9
 # Records that one test may write when it runs in a process of its own.
 CHILD_RECORDS = 10**6
 
@@ -202,16 +206,21 @@ class Watch(object):
         return self.fired
 
 
-def begin(path):
-    """Returns the plan, a `Recorder` and a `Watch`, in the process that is to run the tests."""
+def begin(path, load):
+    """Returns the plan, a `Recorder` and a `Watch`, in the process that is to run the tests.
+
+    `load` imports what runs tests and nothing of the repository; it is called before the forks of a series.
+    """
     try:
         plan = read_plan(path)
-        recorder, watch = supervise(plan)
+        started = in_series(plan, load) if "members" in plan else supervise(plan)
     except (OSError, IOError, ValueError, KeyError) as error:
         sys.stderr.write("curate: reach the results channel: %s\n" % describe(error))
         sys.stderr.flush()
         os._exit(CHANNEL_BROKEN)
-    return plan, recorder, watch
+    if isinstance(started, int):
+        os._exit(started)
+    return started
 
 
 def read_plan(path):
@@ -240,10 +249,11 @@ def seed_random(plan):
             sys.modules[name].seed(plan["random_seed"])
 
 
-def supervise(plan):
-    """Forks: the child returns its `(Recorder, Watch)` and runs the tests; the parent waits, and never returns.
+def supervise(plan, wall_s=None):
+    """Forks: the child returns the plan, its `Recorder` and its `Watch`; the parent waits and returns the exit status.
 
-    The parent kills a child that is stuck where no Python signal handler runs, and records how the child ended.
+    The parent kills a child that is stuck where no Python signal handler runs, or has run for `wall_s` seconds, and
+    records how the child ended.
     """
     limit_s = plan["test_wall_s"]
     nonce = str(plan.pop("nonce"))
@@ -252,14 +262,78 @@ def supervise(plan):
     child = os.fork()
     if child == 0:
         os.close(reader)
-        return Recorder(results, nonce), Watch(limit_s, Pipe(writer))
+        return plan, Recorder(results, nonce), Watch(limit_s, Pipe(writer))
     os.close(writer)
-    status, killed = wait(child, reader, limit_s + GRACE_S)
+    status, killed = wait(child, reader, limit_s + GRACE_S, wall_s)
+    os.close(reader)
     exit_code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
     by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     recorder = Recorder(results, nonce, SUPERVISOR_SEQUENCE)
     recorder.write("exit", code=exit_code, signal=by_signal, killed=killed)
-    os._exit(exit_code if exit_code is not None else 128 + by_signal)
+    return exit_code if exit_code is not None else 128 + by_signal
+
+
+def in_series(series, load):
+    """Goes through plans in turn, each with a file of the tree edited, in a fork of this process; as `supervise`.
+
+    When the time for all is up only the last one is still run.
+    """
+    members = [(read_plan(member["plan"]), member["edit"]) for member in series["members"]]
+    load()
+    if sys.version_info >= (3, 8):
+        # What one fork compiles the next need not: what is edited has a time of its own.
+        sys.pycache_prefix = "/tmp/curate-bytecode"
+        sys.dont_write_bytecode = False
+    prefix = members[0][0]["root"].rstrip("/") + "/"
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    if any(path.startswith(prefix) for path in files if path):
+        raise ValueError("what runs the tests is part of the tree")
+    clock = getattr(time, "monotonic", time.time)
+    end = clock() + series["budget_s"]
+    code = 0
+    for number, (plan, edit) in enumerate(members):
+        if clock() > end and number + 1 < len(members):
+            continue
+        undo = edited(prefix, edit, number)
+        if sys.version_info >= (3, 3):
+            __import__("importlib").invalidate_caches()
+        started = supervise(plan, series["wall_s"])
+        if not isinstance(started, int):
+            return started
+        code = started
+        try:
+            # Whatever the tests left running; all there is in the sandbox but its first process and this one.
+            os.kill(-1, signal.SIGKILL)
+        except OSError:
+            pass
+        undo()
+        temporary = os.environ.get("TMPDIR")
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)
+            os.makedirs(temporary)
+    return code
+
+
+def edited(prefix, edit, number):
+    """Writes or removes a file of the tree; returns what restores it."""
+    if edit is None:
+        return lambda: None
+    path = prefix.encode("ascii") + base64.b64decode(edit["path"])
+    with open(path, "rb") as handle:
+        original = handle.read()
+    status = os.stat(path)
+
+    def write(content, times):
+        with open(path, "wb") as handle:
+            handle.write(content)
+        os.chmod(path, status.st_mode & 0o7777)
+        os.utime(path, times)
+
+    if edit["content"] is None:
+        os.unlink(path)
+    else:
+        write(base64.b64decode(edit["content"]), (EDIT_TIME + number, EDIT_TIME + number))
+    return lambda: write(original, (status.st_atime, status.st_mtime))
 
 
 def in_child(recorder, watch, work):
@@ -284,13 +358,14 @@ def in_child(recorder, watch, work):
     recorder.leave_child()
 
 
-def wait(child, reader, hard_limit_s):
-    """Returns the child's wait status and whether it was killed for overstepping the limit."""
+def wait(child, reader, hard_limit_s, wall_s=None):
+    """Returns the child's wait status and whether it was killed for overstepping a limit."""
     clock = getattr(time, "monotonic", time.time)
+    end = None if wall_s is None else clock() + wall_s
     deadline = None
     watched = [reader]
     while True:
-        ready = interruptible(select.select, watched, [], [], 0.1)
+        ready = interruptible(select.select, watched, [], [], 0.1 if watched else 0.005)
         if ready and ready[0]:
             states = os.read(reader, 4096)
             if not states:
@@ -300,10 +375,10 @@ def wait(child, reader, hard_limit_s):
             done, status = interruptible(os.waitpid, child, os.WNOHANG) or (0, 0)
             if done:
                 return status, False
-        if not watched:
+        if not watched and end is None:
             # The child has ended, or closed the pipe; then only the sandbox's own limit is left.
             return os.waitpid(child, 0)[1], False
-        if deadline is not None and clock() > deadline:
+        if any(limit is not None and clock() > limit for limit in (deadline, end)):
             os.kill(child, signal.SIGKILL)
             return os.waitpid(child, 0)[1], True
 

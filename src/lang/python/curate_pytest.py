@@ -1,8 +1,8 @@
 """Runs pytest for curate and reports over the result channel. For pytest 3 and later.
 
 Printed text is not involved. What the repository's own configuration says about which files, classes and functions
-are tests, about markers and warnings is kept; of `addopts` only what decides whether and under which name a test can
-be imported. A plugin of ours watches the raw exception of each phase next to the report that other plugins make of
+are tests, about markers and warnings is kept; of `addopts` only what decides what is a test, and whether and under
+which name it can be imported. A plugin of ours watches the raw exception of each phase next to the report that other plugins make of
 it: a report that says `passed` over an exception does not count.
 """
 
@@ -29,6 +29,10 @@ KEPT_OPTIONS = {
     "--no-migrations": 0,
     "--nomigrations": 0,
     "--create-db": 0,
+    "--doctest-modules": 0,
+    "--doctest-glob": 1,
+    "--doctest-continue-on-failure": 0,
+    "--doctest-ignore-import-errors": 0,
 }
 # Kept only when everything is run: what the repository leaves out of a plain run.
 KEPT_FOR_ALL = {"-m": 1, "--deselect": 1}
@@ -58,11 +62,28 @@ def kept_options(words, run_all):
         name = word.split("=", 1)[0] if word.startswith("--") else word[:2]
         if name not in kept:
             continue
-        result.append(word)
+        option = [word]
         if word == name and kept[name]:
-            result.extend(words[: kept[name]])
+            option += words[: kept[name]]
             del words[: kept[name]]
+        if name != "-p" or is_plugin("".join(option)[2:].strip()):
+            result += option
     return result
+
+
+def is_plugin(name):
+    """Says whether a plugin is there: what only measures coverage or formats output is not installed."""
+    if name.startswith("no:") or sys.version_info < (3, 8):
+        return True
+    from importlib import metadata, util
+
+    points = (point for package in metadata.distributions() for point in package.entry_points)
+    if any(point.group == "pytest11" and point.name == name for point in points):
+        return True
+    try:
+        return any(util.find_spec(module) is not None for module in (name, "_pytest." + name))
+    except ImportError:
+        return False
 
 
 def configuration(root, version):
@@ -382,12 +403,20 @@ def arguments(plan, version):
     return words + (files or [root])
 
 
+def load():
+    """Imports pytest with its own plugins."""
+    from _pytest import config
+
+    for name in config.default_plugins:
+        __import__("_pytest." + name)
+
+
 def main():
     import os
 
     import curate_channel as channel
 
-    plan, recorder, watch = channel.begin(sys.argv[1])
+    plan, recorder, watch = channel.begin(sys.argv[1], load)
     del sys.path[0], sys.modules["curate_channel"]
     for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
         os.environ.pop(name, None)

@@ -212,7 +212,7 @@ def main():
 
     import curate_channel as channel
 
-    plan, recorder, watch = channel.begin(sys.argv[1])
+    plan, recorder, watch = channel.begin(sys.argv[1], lambda: None)
     del sys.path[0], sys.modules["curate_channel"]
     root, selection = plan["root"], plan["selection"]
     if "" not in sys.path and root not in sys.path:

@@ -6,10 +6,11 @@ use anyhow::Result;
 
 use super::super::{Examination, runs::Bench, trim};
 use crate::{
-    harness::{self, Request},
+    harness::{self, Request, series::run_series},
     interrupt::{self, Interrupted},
     record::{
         bytes::ByteText,
+        environment::Language,
         patch::{Edit, FileContent},
         suite::{Report, Selection, Status, SuiteOutcome, SuiteRun, TreeState, Variation},
     },
@@ -23,6 +24,9 @@ const MIN_TEST_WALL: Duration = Duration::from_secs(2);
 /// Limit for one process, likewise; where it compiles first, at least what the bench allows.
 const WALL_FACTOR: u32 = 5;
 const MIN_WALL: Duration = Duration::from_secs(10);
+/// Fewer, the unchanged state twice among them, are not worth a series.
+const MIN_MEMBERS: usize = 4;
+const SYMLINK: u32 = 0o120_000;
 
 /// What a run on a variant says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +48,21 @@ pub struct Trial<'e> {
     wall: Duration,
     test_wall: Duration,
     spent: Duration,
-    /// What was run already: path, content, and what was seen.
-    known: Vec<(ByteText, Option<FileContent>, Seen)>,
+    /// What was run already, and what was seen.
+    known: Vec<(Edit, Seen)>,
+}
+
+/// One file as it is to be instead; one that is not to be, if there is no content.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant<'v> {
+    pub path: &'v ByteText,
+    pub content: Option<&'v FileContent>,
+}
+
+impl Variant<'_> {
+    fn edit(self) -> Edit {
+        Edit { path: self.path.clone(), content: self.content.cloned() }
+    }
 }
 
 impl<'e> Trial<'e> {
@@ -81,29 +98,62 @@ impl<'e> Trial<'e> {
         self.bench.after.iter().filter(|edit| !self.bench.before.contains(edit)).count()
     }
 
-    /// Runs the fixed state with one file as given; `None` where the time is up.
+    /// Runs the fixed state once for each variant, in which one file is as given; `None` from where the time is up.
     ///
     /// # Errors
     /// An interrupt, or a sandbox that cannot be used at all.
-    pub fn run(&mut self, path: &ByteText, content: Option<&FileContent>) -> Result<Option<Seen>> {
-        let is_same = |known: &&(ByteText, Option<FileContent>, Seen)| known.0 == *path && known.1.as_ref() == content;
-        if let Some((_, _, seen)) = self.known.iter().find(is_same) {
+    pub fn run(&mut self, variants: &[Variant]) -> Result<Vec<Option<Seen>>> {
+        self.run_series(variants)?;
+        variants.iter().map(|variant| self.run_alone(*variant)).collect()
+    }
+
+    /// Notes what variants show in one sandbox together, where that can be had and believed.
+    fn run_series(&mut self, variants: &[Variant]) -> Result<()> {
+        if self.bench.subject.build.runner.language() != Language::Python {
+            return Ok(());
+        }
+        let edits: Vec<Edit> = variants.iter().map(|variant| variant.edit()).collect();
+        let is_plain = |edit: &Edit| edit.content.as_ref().is_none_or(|content| content.mode != SYMLINK);
+        // The unchanged state before and after all others: it must not have suffered.
+        let members: Vec<Option<&Edit>> =
+            [None].into_iter().chain(edits.iter().filter(|edit| is_plain(edit)).map(Some)).chain([None]).collect();
+        if members.len() < MIN_MEMBERS {
+            return Ok(());
+        }
+        let budget = MAX_SPENT.saturating_sub(self.spent);
+        let series =
+            run_series(self.bench.lab, self.bench.subject, &self.request(&self.bench.after), &members, budget)?;
+        self.spent += series.wall;
+        let mut seen = series.outcomes.iter().map(|outcome| outcome.as_ref().map(|outcome| seen(outcome, &self.tests)));
+        let is_unharmed = |seen: Option<Option<Seen>>| seen == Some(Some(Seen::Failed(0)));
+        if !is_unharmed(seen.next()) || !is_unharmed(seen.next_back()) {
+            return Ok(());
+        }
+        for (edit, seen) in members[1..].iter().flatten().zip(seen) {
+            self.known.extend(seen.map(|seen| ((*edit).clone(), seen)));
+        }
+        Ok(())
+    }
+
+    fn run_alone(&mut self, variant: Variant) -> Result<Option<Seen>> {
+        let edit = variant.edit();
+        if let Some((_, seen)) = self.known.iter().find(|(known, _)| *known == edit) {
             return Ok(Some(*seen));
         }
         if self.spent >= MAX_SPENT {
             return Ok(None);
         }
-        let mut edits: Vec<Edit> = self.bench.after.iter().filter(|edit| edit.path != *path).cloned().collect();
+        let mut edits: Vec<Edit> = self.bench.after.iter().filter(|other| other.path != edit.path).cloned().collect();
         // Only a file that the fix adds is dropped, and the base has none.
-        edits.extend(content.map(|content| Edit { path: path.clone(), content: Some(content.clone()) }));
+        edits.extend(edit.content.is_some().then(|| edit.clone()));
         let run = self.run_once(&edits)?;
         let seen = seen(&run.outcome, &self.tests);
-        self.known.push((path.clone(), content.cloned(), seen));
+        self.known.push((edit, seen));
         Ok(Some(seen))
     }
 
-    fn run_once(&mut self, edits: &[Edit]) -> Result<SuiteRun> {
-        let request = Request {
+    fn request<'r>(&self, edits: &'r [Edit]) -> Request<'r> {
+        Request {
             state: TreeState::After,
             edits,
             selection: Selection::Tests(self.tests.clone()),
@@ -111,7 +161,11 @@ impl<'e> Trial<'e> {
             with_stubs: false,
             wall: self.wall,
             test_wall: self.test_wall,
-        };
+        }
+    }
+
+    fn run_once(&mut self, edits: &[Edit]) -> Result<SuiteRun> {
+        let request = self.request(edits);
         let run = harness::run_suite(self.bench.lab, self.bench.subject, &request)?;
         self.spent += Duration::from_millis(run.wall_ms);
         if interrupt::requested() { Err(Interrupted.into()) } else { Ok(run) }
