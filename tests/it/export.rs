@@ -424,11 +424,11 @@ assert extract_patch("no patch here") == ""
 assert extract_patch("a\n```diff\none\n```\nb\n```diff\ntwo\n```\n") == "two\n"
 assert extract_patch("So:\ndiff --git a/x b/x\n--- a/x\n") == "diff --git a/x b/x\n--- a/x\n"
 print(json.dumps([score("```diff\ngood\n```\n"), score("x", patch="good"), score("bad"), score("```diff\nlost\n```"),
-                  score("```diff\ncrash\n```")]))
+                  score("```diff\ncrash\n```"), score("```diff\nhalf \ud835 pair\n```"), score(None)]))
 "#;
 
 #[test]
-fn the_reward_function_asks_curate_and_says_when_there_is_no_reward() {
+fn b056_the_reward_function_asks_curate_and_says_when_there_is_no_reward() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     write(&input(), Consumer::VerlRl, dir.path());
@@ -450,6 +450,8 @@ fn the_reward_function_asks_curate_and_says_when_there_is_no_reward() {
             score(0.0, 1.0, "incorrect_fix"),
             score(0.0, 0.0, "infrastructure"),
             score(0.0, 0.0, "infrastructure"),
+            score(0.0, 1.0, "incorrect_fix"),
+            score(0.0, 1.0, "incorrect_fix"),
         ])
     );
     let calls = fs::read_to_string(log).unwrap();
