@@ -46,7 +46,7 @@ fn tools() -> Value {
 }
 
 fn task_input(number: u32) -> TaskInput {
-    TaskInput { task: task(number), issue: issue(number), prompt: prompt(number) }
+    TaskInput { task: task(number), issue: issue(number), prompt: prompt(number), is_refuted: false }
 }
 
 /// Two tasks and one resolved episode for each list of arguments, with a masked mistake in the middle.
@@ -378,6 +378,19 @@ fn every_drop_is_counted_by_the_filter_that_made_it() {
     };
     let exported = export(&input, Consumer::Trl, Format::Parquet, &all, dir.path()).unwrap();
     assert_eq!(exported.rows, 6, "without the lost, the orphan and two duplicates");
+}
+
+#[test]
+fn b055_a_task_that_did_not_verify_is_exported_to_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut input = input();
+    let rows = |input: &Input| Consumer::ALL.map(|consumer| write(input, consumer, dir.path()).rows);
+    let before = rows(&input);
+    input.tasks[1].is_refuted = true;
+    assert_eq!(rows(&input), [0, before[1] - 1, before[2] - 1]);
+    let dropped = write(&input, Consumer::Trl, dir.path()).dropped;
+    let expected = [("no_task", input.episodes.len()), ("not_verified", 1)];
+    assert_eq!(dropped, expected.map(|(name, count)| (name.to_owned(), count)).into());
 }
 
 #[test]
