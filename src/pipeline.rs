@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_stops_the_run_and_uses_up_nothing() {
+    fn b056_a_full_disk_stops_the_run_and_uses_up_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::create(dir.path()).unwrap();
         let stage = Square { setting: 1, calls: AtomicU32::new(0) };

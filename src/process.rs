@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn background_process_does_not_hold_the_call_open() {
+    fn b067_background_process_does_not_hold_the_call_open() {
         for script in ["sleep 30 & echo done", "setsid sleep 3 & echo done"] {
             let started = Instant::now();
             let finished = run(&shell(script)).unwrap();

@@ -17,6 +17,7 @@ use crate::{
     record::{
         episode::{Grade, Message},
         id::Digest,
+        task::{Issue, Task},
     },
     report::{self, Summary},
     rollout,
@@ -27,6 +28,7 @@ use super::{
     Session, args,
     dataset::{self, Records},
     exit::Exit,
+    verify::Verified,
 };
 
 pub fn export_command(session: &Session, flags: &args::Export) -> Result<Exit> {
@@ -36,7 +38,7 @@ pub fn export_command(session: &Session, flags: &args::Export) -> Result<Exit> {
     let records = Records::load(&store)?;
     let out = flags.out.clone().unwrap_or_else(|| export_path(&store, flags.consumer));
     let format = if out.extension().is_some_and(|ending| ending == "jsonl") { Format::Jsonl } else { flags.format };
-    let exported = export::export(&export_input(&store, &records), flags.consumer, format, &settings, &out)?;
+    let exported = export::export(&export_input(&store, &records)?, flags.consumer, format, &settings, &out)?;
     let mut text = format!("{} rows for {}\n", exported.rows, flags.consumer.name());
     text.extend(exported.dropped.iter().map(|(reason, n)| format!("  left out, {reason}: {n}\n")));
     text.extend(exported.files.iter().map(|file| format!("{}\n", file.display())));
@@ -49,19 +51,27 @@ pub fn export_path(store: &Store, consumer: Consumer) -> PathBuf {
     store.dir().join("exports").join(consumer.name())
 }
 
-pub fn export_input(store: &Store, records: &Records) -> export::Input {
+/// Returns what exports are made of.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn export_input(store: &Store, records: &Records) -> Result<export::Input> {
     let budget = rollout::budget(&config::Rollout::default());
-    let task = |(task, issue): (&_, &_)| TaskInput {
-        prompt: rollout::prompt::messages(&crate::record::task::Task::clone(task).public, issue, &budget),
-        task: crate::record::task::Task::clone(task),
-        issue: crate::record::task::Issue::clone(issue),
+    let task = |(task, issue): (&Task, &Issue)| -> Result<TaskInput> {
+        let verified: Option<Verified> = store.get("verify", &task.public.instance_id)?;
+        Ok(TaskInput {
+            prompt: rollout::prompt::messages(&task.public, issue, &budget),
+            task: task.clone(),
+            issue: issue.clone(),
+            is_refuted: verified.is_some_and(|verified| verified.refutes(&Digest::of_json(task))),
+        })
     };
-    export::Input {
+    Ok(export::Input {
         dataset: store.name(),
-        tasks: records.tasks().into_iter().map(task).collect(),
+        tasks: records.tasks().into_iter().map(task).collect::<Result<_>>()?,
         episodes: records.episodes.clone(),
         tools: rollout::tool::definitions(),
-    }
+    })
 }
 
 /// Returns what the report reads.

@@ -60,7 +60,7 @@ pub fn command(session: &Session, flags: &args::Run) -> Result<Exit> {
         && page.is_file()
         && store.dir().join("outcomes.json").is_file();
     let mut paths = Vec::new();
-    let input = output::export_input(&store, &records);
+    let input = output::export_input(&store, &records)?;
     for (consumer, format) in exports {
         let out = output::export_path(&store, consumer);
         if !done_before || !out.exists() {

@@ -68,8 +68,11 @@ fn fresh_cache(cache: &Cache) -> Result<tempfile::TempDir> {
 
 /// What executing a task again showed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Verified {
+pub struct Verified {
     instance_id: String,
+    /// Of the task as it was executed; `None` in records of older versions.
+    #[serde(default)]
+    task: Option<Digest>,
     /// Reward of the gold patch.
     oracle: Option<f64>,
     /// Reward of no patch at all.
@@ -81,6 +84,12 @@ struct Verified {
 impl Verified {
     fn holds(&self) -> bool {
         self.oracle == Some(1.0) && self.noop == Some(0.0)
+    }
+
+    /// Says whether this very task was found wrong at one of its ends; an end that the machine failed says nothing.
+    pub fn refutes(&self, task: &Digest) -> bool {
+        let is_wrong = |seen: Option<f64>, right: f64| seen.is_some() && seen != Some(right);
+        (is_wrong(self.oracle, 1.0) || is_wrong(self.noop, 0.0)) && self.task.as_ref() == Some(task)
     }
 }
 
@@ -122,7 +131,13 @@ impl Stage for VerifyStage<'_> {
         if noop.reward != Some(0.0) {
             detail.push_str(&format!("noop {:?} ({}: {})", noop.reward, noop.label.name(), noop.detail));
         }
-        let verified = Verified { instance_id: id.clone(), oracle: oracle.reward, noop: noop.reward, detail };
+        let verified = Verified {
+            instance_id: id.clone(),
+            task: Some(Digest::of_json(task)),
+            oracle: oracle.reward,
+            noop: noop.reward,
+            detail,
+        };
         let is_unknown = oracle.reward.is_none() || noop.reward.is_none();
         let (state, reason) = match verified.holds() {
             true => (State::Done, ""),
@@ -132,5 +147,26 @@ impl Stage for VerifyStage<'_> {
         };
         let reason = reason.to_owned();
         Ok(Done { output: verified, state, reason })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b055_a_task_is_refuted_by_either_end_and_by_nothing_that_the_machine_failed() {
+        let seen = |oracle, noop| Verified {
+            instance_id: "o__r-1".to_owned(),
+            task: Some(Digest::of(&[b"task"])),
+            oracle,
+            noop,
+            detail: String::new(),
+        };
+        let refutes = |oracle, noop| seen(oracle, noop).refutes(&Digest::of(&[b"task"]));
+        assert!(!refutes(Some(1.0), Some(0.0)));
+        assert!(refutes(Some(0.0), Some(0.0)) && refutes(Some(1.0), Some(1.0)) && refutes(None, Some(1.0)));
+        assert!(!refutes(None, None) && !refutes(Some(1.0), None));
+        assert!(!seen(Some(0.0), Some(0.0)).refutes(&Digest::of(&[b"validated anew"])));
     }
 }

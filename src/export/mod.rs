@@ -51,6 +51,8 @@ pub struct TaskInput {
     pub issue: Issue,
     /// The system and user messages that every rollout of it starts with.
     pub prompt: Vec<Message>,
+    /// Executed again, its fix did not score 1 or nothing at all scored more than 0.
+    pub is_refuted: bool,
 }
 
 /// Everything that may be exported. Episodes name their tasks by `instance_id`.

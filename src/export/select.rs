@@ -53,6 +53,13 @@ enum Check {
 /// Every filter, in the order in which they are asked.
 pub const FILTERS: &[Filter] = &[
     Filter {
+        name: "not_verified",
+        drops: "tasks whose fix did not score 1, or nothing at all more than 0, when `curate verify` executed them again",
+        why: "rewards of such a task say nothing about the work",
+        setting: "always; tasks that were not executed again are kept",
+        check: Check::Task(|task, _| task.is_refuted),
+    },
+    Filter {
         name: "license",
         drops: "tasks under a licence that was not asked for, or under none that was recognised",
         why: "a row may be passed on only under its repository's licence",

@@ -70,6 +70,7 @@ fn b019_b021_b023_b025_a_patch_of_any_change_gives_the_commits_tree() {
             (b"noise", PLAIN, &big_new),
         ],
         vec![
+            (b".gitattributes", PLAIN, b"* text eol=crlf\n"),
             ("naïve.txt".as_bytes(), PLAIN, b"a\r\nb\r\nc\nd\re\r\n"),
             (b"tab\tq\"uote.txt", PLAIN, b"1"),
             (b"x b/y.txt", PLAIN, b"1\n"),
@@ -78,6 +79,7 @@ fn b019_b021_b023_b025_a_patch_of_any_change_gives_the_commits_tree() {
             (b"back\\slash", PLAIN, b"\n\n\n"),
         ],
         vec![
+            (b".gitattributes", PLAIN, b"* text eol=crlf\n"),
             ("naïve.txt".as_bytes(), PLAIN, b"a\r\nB\r\nc\nd\rE\r\n"),
             (b"tab\tq\"uote.txt", PLAIN, b"1\n"),
             (b"x b/y.txt", EXECUTABLE, b"1\n"),

@@ -25,7 +25,7 @@ use self::{
 };
 use crate::{
     config,
-    git::Repo,
+    git::{GITLINK, Repo},
     harness::{self, Request, Subject},
     lab::Lab,
     record::{
@@ -75,6 +75,11 @@ pub fn grade(
         let subject = Subject { repository, base_commit: &task.public.base_commit, build: &task.public.build };
         let edits = change.tree(&repo, &task.hidden)?;
         seen = run(lab, subject, &task.hidden, &edits, settings)?;
+        if let Some(failure) = &seen.not_run
+            && !starts_fixed(lab, subject, &repo, &task.hidden, settings)?
+        {
+            seen = Seen { infrastructure: Some(format!("not with the fix either: {failure}")), ..Seen::default() };
+        }
         seen.tell(&mut facts, &task.hidden);
         if facts.broken.is_none() && facts.fail_to_pass.passed + facts.pass_to_pass.passed < seen.n_expected(task) {
             facts.broken = compile::first_error(lab, subject, &edits, &change.split.carried)?;
@@ -229,8 +234,11 @@ fn fix_edits(repo: &Repo, base_commit: &str, hidden: &HiddenTask) -> Result<Vec<
 
 /// Returns the fix's version of every test change.
 fn hidden_tests(repo: &Repo, hidden: &HiddenTask) -> Result<Vec<Edit>> {
-    let tests = hidden.changes.iter().filter(|change| change.role == Role::Test);
-    tests
+    versions_of_fix(repo, hidden.changes.iter().filter(|change| change.role == Role::Test))
+}
+
+fn versions_of_fix<'a>(repo: &Repo, changes: impl Iterator<Item = &'a FileChange>) -> Result<Vec<Edit>> {
+    changes
         .map(|change| {
             let content = match &change.new {
                 Some(side) => Some(FileContent { mode: side.mode, bytes: ByteText::new(repo.blob(&side.oid)?) }),
@@ -328,6 +336,22 @@ fn run(lab: &Lab, subject: Subject, hidden: &HiddenTask, edits: &[Edit], setting
         };
     }
     Ok(seen)
+}
+
+/// Says whether the fix's own tests start, as they did when the task was validated. Where they do not, what is missing is
+/// the machine's and nothing that the patch did.
+fn starts_fixed(
+    lab: &Lab,
+    subject: Subject,
+    repo: &Repo,
+    hidden: &HiddenTask,
+    settings: &config::Grade,
+) -> Result<bool> {
+    let is_file =
+        |change: &&FileChange| [&change.old, &change.new].into_iter().flatten().all(|side| side.mode != GITLINK);
+    let fixed = versions_of_fix(repo, hidden.changes.iter().filter(is_file))?;
+    let edits = tamper::overlay(&[&fixed]);
+    Ok(run(lab, subject, hidden, &edits, settings)?.report.is_some())
 }
 
 impl Seen {

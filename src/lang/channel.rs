@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn any_damaged_byte_costs_at_most_its_own_record() {
+    fn b056_any_damaged_byte_costs_at_most_its_own_record() {
         let whole = stream(&GOOD);
         for index in 0..whole.len() {
             for byte in [0, b'\n', b' ', b'"', 0xff] {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_of_all_phases_and_subtests_counts() {
+    fn b039_the_worst_of_all_phases_and_subtests_counts() {
         let run = |outcomes: &[(&str, &str)]| {
             let results: Vec<String> = outcomes
                 .iter()
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_dies_leaves_its_test_crashed_and_the_rest_not_run() {
+    fn b043_a_process_that_dies_leaves_its_test_crashed_and_the_rest_not_run() {
         let mut records = GOOD[..3].to_vec();
         let report = parsed(&records).report;
         assert_eq!(report.status("a.py::t[x y]"), Some(Status::Crashed));
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_start_is_told_from_an_empty_suite() {
+    fn b046_a_broken_start_is_told_from_an_empty_suite() {
         let start = r#"{"kind":"start","pid":7}"#;
         let empty = parsed(&[start, r#"{"kind":"finish","n_collected":0,"exitstatus":5}"#]);
         assert!(empty.report.complete && empty.started && !empty.broken);

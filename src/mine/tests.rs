@@ -1,6 +1,6 @@
 //! What mining promises of odd repositories, made object by object.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _};
 
 use super::{Selection, select};
 use crate::{
@@ -173,6 +173,23 @@ fn b007_a_merge_is_one_change_against_its_first_parent() {
 }
 
 #[test]
+fn b007_what_a_merge_itself_changes_is_part_of_its_patch() {
+    let fixture = Fixture::new();
+    let root = fixture.commit(state(&fixture, 0, &[]), &[], 1, "root");
+    let sides =
+        [(1, 2), (2, 3)].map(|(number, time)| fixture.commit(state(&fixture, number, &[]), &[root], time, "side"));
+    // A conflict resolved by hand, and a file that neither parent has.
+    let tree = state(&fixture, 3, &[(b"pkg/b.py", PLAIN, b"x = 1\n")]);
+    let merge = fixture.commit(tree, &sides, 4, "Merge");
+    fixture.branch("main", merge);
+    let selection = mine(&fixture, &Mine::default());
+    let candidate = selection.candidates.iter().find(|it| it.fix_commit == merge.to_string()).unwrap();
+    assert_eq!((candidate.unit, &candidate.base_commit), (Unit::Merge, &sides[0].to_string()));
+    let patch = candidate.source_patch.lossy();
+    assert!(["-    return 1\n", "+    return 3\n", "+x = 1\n"].iter().all(|line| patch.contains(line)), "{patch}");
+}
+
+#[test]
 fn b007_an_octopus_is_skipped_by_name_and_its_commits_are_not() {
     let fixture = Fixture::new();
     let root = fixture.commit(state(&fixture, 0, &[]), &[], 1, "root");
@@ -332,6 +349,12 @@ fn b015_nothing_of_a_repository_is_executed() {
         fixture.path().display()
     );
     fs::write(fixture.path().join("config"), config).unwrap();
+    fs::create_dir_all(fixture.path().join("hooks")).unwrap();
+    for hook in ["post-checkout", "post-index-change", "reference-transaction"] {
+        let path = fixture.path().join("hooks").join(hook);
+        fs::write(&path, format!("#!/bin/sh\n{touch}\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
     assert_eq!(mine(&fixture, &Mine::default()).candidates.len(), 1);
     let dir = tempfile::tempdir().unwrap();
     Repo::open(fixture.path()).unwrap().write_template(&fix.to_string(), dir.path()).unwrap();

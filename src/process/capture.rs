@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn head_and_tail_do_not_depend_on_the_chunks() {
+    fn b070_head_and_tail_do_not_depend_on_the_chunks() {
         let bytes: Vec<u8> = (0..=255).cycle().take(1000).collect();
         for chunk in [1, 2, 7, 64, 1000] {
             let capture = captured(9, chunk, &bytes);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn text_names_the_gap_and_drops_split_characters() {
+    fn b069_b070_text_names_the_gap_and_drops_split_characters() {
         let capture = captured(10, 4096, "日本語日本語日本語".as_bytes());
         assert_eq!(capture.text(), "日\n[… 21 bytes left out …]\n語");
         assert_eq!(captured(8, 1, b"ab\ncdefgh\nyz").text(), "ab\nc\n[… 4 bytes left out …]\nh\nyz");

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn any_disagreement_among_repeats_takes_the_test_out() {
+    fn b041_b052_any_disagreement_among_repeats_takes_the_test_out() {
         let before =
             [report(&[("a", Status::Failed), ("b", Status::Failed), ("c", Status::Failed), ("d1", Status::Failed)])];
         let second =
@@ -241,7 +241,22 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_holds_an_address_is_unstable_even_where_it_recurs() {
+    fn b052_a_flaky_test_is_in_no_list_whichever_runs_it_passes() {
+        let runs = |passes: u32| -> Vec<Report> {
+            let status = |n: u32| if (passes >> n) & 1 == 1 { Status::Passed } else { Status::Failed };
+            (0..4).map(|n| report(&[("t", status(n))])).collect()
+        };
+        for (before, after) in (0..16).flat_map(|before| (0..16).map(move |after| (before, after))) {
+            let (first, second) = (runs(before), runs(after));
+            let settled = settle(&first.iter().collect::<Vec<_>>(), &second.iter().collect::<Vec<_>>());
+            let is_constant = [before, after].iter().all(|passes| [0, 15].contains(passes));
+            assert_eq!(settled.transitions.contains_key("t"), is_constant, "{before:b} {after:b}");
+            assert_eq!(settled.unstable.contains_key("t"), !is_constant, "{before:b} {after:b}");
+        }
+    }
+
+    #[test]
+    fn b041_an_id_that_holds_an_address_is_unstable_even_where_it_recurs() {
         let id = "t.py::t[<object object at 0x7ffff7871a20>]";
         let (before, after) = (report(&[(id, Status::Failed)]), report(&[(id, Status::Passed)]));
         let settled = settle(&[&before, &before], &[&after, &after]);

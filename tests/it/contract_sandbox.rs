@@ -95,7 +95,7 @@ fn assert_prints(output: &Output, wanted: &str) {
 }
 
 /// A word that occurs in no other command line of this machine.
-fn marker() -> String {
+pub fn marker() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("marker-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
@@ -111,7 +111,7 @@ fn processes_with(marker: &str) -> Vec<PathBuf> {
 
 /// Waits until no process of the host has `marker` in its command line.
 #[track_caller]
-fn assert_dead(marker: &str, within: Duration) {
+pub fn assert_dead(marker: &str, within: Duration) {
     let since = Instant::now();
     while !processes_with(marker).is_empty() {
         assert!(since.elapsed() < within, "alive: {:?}", processes_with(marker));

@@ -46,7 +46,7 @@ fn tools() -> Value {
 }
 
 fn task_input(number: u32) -> TaskInput {
-    TaskInput { task: task(number), issue: issue(number), prompt: prompt(number) }
+    TaskInput { task: task(number), issue: issue(number), prompt: prompt(number), is_refuted: false }
 }
 
 /// Two tasks and one resolved episode for each list of arguments, with a masked mistake in the middle.
@@ -381,6 +381,19 @@ fn every_drop_is_counted_by_the_filter_that_made_it() {
 }
 
 #[test]
+fn b055_a_task_that_did_not_verify_is_exported_to_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut input = input();
+    let rows = |input: &Input| Consumer::ALL.map(|consumer| write(input, consumer, dir.path()).rows);
+    let before = rows(&input);
+    input.tasks[1].is_refuted = true;
+    assert_eq!(rows(&input), [0, before[1] - 1, before[2] - 1]);
+    let dropped = write(&input, Consumer::Trl, dir.path()).dropped;
+    let expected = [("no_task", input.episodes.len()), ("not_verified", 1)];
+    assert_eq!(dropped, expected.map(|(name, count)| (name.to_owned(), count)).into());
+}
+
+#[test]
 fn json_lines_hold_objects_and_go_to_the_very_file_named() {
     let dir = tempfile::tempdir().unwrap();
     let jsonl = |consumer, out: &Path| {
@@ -424,11 +437,11 @@ assert extract_patch("no patch here") == ""
 assert extract_patch("a\n```diff\none\n```\nb\n```diff\ntwo\n```\n") == "two\n"
 assert extract_patch("So:\ndiff --git a/x b/x\n--- a/x\n") == "diff --git a/x b/x\n--- a/x\n"
 print(json.dumps([score("```diff\ngood\n```\n"), score("x", patch="good"), score("bad"), score("```diff\nlost\n```"),
-                  score("```diff\ncrash\n```")]))
+                  score("```diff\ncrash\n```"), score("```diff\nhalf \ud835 pair\n```"), score(None)]))
 "#;
 
 #[test]
-fn the_reward_function_asks_curate_and_says_when_there_is_no_reward() {
+fn b056_the_reward_function_asks_curate_and_says_when_there_is_no_reward() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     write(&input(), Consumer::VerlRl, dir.path());
@@ -450,6 +463,8 @@ fn the_reward_function_asks_curate_and_says_when_there_is_no_reward() {
             score(0.0, 1.0, "incorrect_fix"),
             score(0.0, 0.0, "infrastructure"),
             score(0.0, 0.0, "infrastructure"),
+            score(0.0, 1.0, "incorrect_fix"),
+            score(0.0, 1.0, "incorrect_fix"),
         ])
     );
     let calls = fs::read_to_string(log).unwrap();

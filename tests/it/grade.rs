@@ -6,10 +6,11 @@ use curate::{
     grade::{self, Context},
     record::{
         bytes::ByteText,
+        candidate::Role,
         episode::{Episode, Grade, Label, StopReason},
         patch::Edit,
         suite::Status,
-        task::Task,
+        task::{HiddenTask, Task},
     },
 };
 
@@ -197,7 +198,39 @@ fn work_that_is_done_counts_although_a_limit_ended_the_episode() {
 }
 
 #[test]
-fn a_machine_that_fails_gives_no_reward() {
+fn b055_a_task_that_is_wrong_shows_it_at_one_of_its_ends() {
+    let Some((bench, sound)) = split_task() else { return };
+    let ends = |change: &dyn Fn(&mut HiddenTask)| {
+        let mut task = sound.clone();
+        change(&mut task.hidden);
+        let patches = [&task.hidden.source_patch, &ByteText::default()];
+        patches.map(|patch| judge(bench, &task, "e", patch, Context::default()).reward)
+    };
+    let passes_before = |hidden: &mut HiddenTask| hidden.fail_to_pass = vec![hidden.pass_to_pass.remove(0)];
+    assert_eq!(ends(&passes_before), [Some(1.0), Some(1.0)]);
+    let not_restored = |hidden: &mut HiddenTask| hidden.changes.retain(|change| change.role != Role::Test);
+    assert_eq!(ends(&not_restored), [Some(0.0), Some(0.0)]);
+}
+
+#[test]
+fn b056_a_damaged_environment_gives_no_reward_and_a_patch_that_stops_the_runner_gets_0() {
+    let Some((bench, mut task)) = split_task() else { return };
+    let stops = write("src/argparse.py", "raise SystemExit(4)\n");
+    let grade = finished(bench, &task, &[fix(bench, &task), vec![stops]].concat());
+    assert_eq!(grade.reward, Some(0.0), "{grade:?}");
+    assert!(grade.detail.contains("the tests did not run"), "{grade:?}");
+
+    task.public.build.environment.key = curate::record::id::Digest::of(&[b"an environment without a python"]);
+    let damaged = bench.lab.cache.dir("environments").unwrap().join(task.public.build.environment.key.as_str());
+    std::fs::create_dir_all(damaged.join("bin")).unwrap();
+    for patch in [task.hidden.source_patch.clone(), ByteText::default()] {
+        let grade = judge(bench, &task, "e", &patch, Context::default());
+        assert_eq!((grade.label, grade.reward), (Label::Infrastructure, None), "{grade:?}");
+    }
+}
+
+#[test]
+fn b056_a_machine_that_fails_gives_no_reward() {
     let Some((bench, mut task)) = split_task() else { return };
     task.public.build.environment.key = curate::record::id::Digest::of(&[b"no such environment"]);
     task.public.build.environment.toolchain.path = "/no/such/python".into();

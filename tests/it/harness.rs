@@ -29,7 +29,10 @@ use curate::{
 };
 use tempfile::TempDir;
 
-use crate::support::{backends, require, write};
+use crate::{
+    contract_sandbox::{assert_dead, marker},
+    support::{backends, require, write},
+};
 
 const PYTEST: &str = "pytest==8.3.4";
 
@@ -183,7 +186,7 @@ fn statuses(report: &Report) -> BTreeMap<&str, Status> {
 const KINDS: &str = include_str!("../fixtures/harness/kinds.py");
 
 #[test]
-fn every_kind_of_test_gets_its_own_status() {
+fn b033_b039_b046_every_kind_of_test_gets_its_own_status() {
     use Status::{Error, Failed, Passed, Skipped, TimedOut, Xfailed, Xpassed};
     let Some(bench) = bench() else { return };
     // Options that change the printed report, ask for a plugin that is not there, and run things that are no tests.
@@ -273,7 +276,7 @@ fn tests_that_run_alone_see_nothing_of_one_another() {
 }
 
 #[test]
-fn a_process_that_dies_takes_only_the_rest_with_it() {
+fn b043_a_process_that_dies_takes_only_the_rest_with_it() {
     let Some(bench) = bench() else { return };
     let three = |body: &str| {
         let text =
@@ -296,23 +299,28 @@ fn a_process_that_dies_takes_only_the_rest_with_it() {
 }
 
 #[test]
-fn the_limit_of_the_whole_process_marks_the_running_test() {
+fn b054_the_limit_of_the_whole_process_marks_the_running_test() {
+    use Status::{NotRun, Passed, TimedOut};
     let Some(bench) = bench() else { return };
-    let files = [write(
-        "tests/test_t.py",
-        "import time\ndef test_1(): pass\ndef test_2(): time.sleep(999)\ndef test_3(): pass\n",
-    )];
+    let marker = marker();
+    let text = format!(
+        "import subprocess\ndef test_1(): pass\ndef test_2():\n    \
+         subprocess.call(['sh', '-c', 'sleep 10000; true', '{marker}'], start_new_session=True)\n\
+         def test_3(): pass\ndef test_4(): pass\ndef test_5(): pass\n"
+    );
+    let files = [write("tests/test_t.py", text)];
     let mut request = Bench::request(&files, Selection::All);
     request.wall = Duration::from_secs(4);
     request.test_wall = Duration::from_secs(60);
     let report = report(bench.run(&request));
     let statuses: Vec<Status> = report.tests.values().map(|result| result.status).collect();
-    assert_eq!(statuses, [Status::Passed, Status::TimedOut, Status::NotRun]);
+    assert_eq!(statuses, [Passed, TimedOut, NotRun, NotRun, NotRun]);
     assert!(!report.complete);
+    assert_dead(&marker, Duration::from_secs(2));
 }
 
 #[test]
-fn a_file_that_cannot_be_imported_costs_only_its_own_tests() {
+fn b040_a_file_that_cannot_be_imported_costs_only_its_own_tests() {
     let Some(bench) = bench() else { return };
     let report = bench.report(&[
         write("tests/test_new.py", "from ws import only_after_the_fix\ndef test_new(): pass\n"),
@@ -454,7 +462,7 @@ fn a_tree_that_holds_the_runner_is_run_in_no_series() {
 }
 
 #[test]
-fn a_runner_that_does_not_start_is_not_a_suite_of_failed_tests() {
+fn b046_a_runner_that_does_not_start_is_not_a_suite_of_failed_tests() {
     let Some(bench) = bench() else { return };
     for (path, text) in [
         ("conftest.py", "import nowhere\n"),
@@ -467,6 +475,16 @@ fn a_runner_that_does_not_start_is_not_a_suite_of_failed_tests() {
         let SuiteOutcome::NotRun(failure) = &run.outcome else { panic!("{text}: {run:?}") };
         assert_eq!((failure.kind.as_str(), failure.blame), ("runner_failed", Blame::Repo), "{text}");
     }
+    // Tests are seen although the repository looks for them elsewhere and prints to nowhere.
+    let nowhere = "import os\nnowhere = os.open(os.devnull, os.O_WRONLY)\nos.dup2(nowhere, 1)\nos.dup2(nowhere, 2)\n";
+    let report = bench.report(&[
+        write("pytest.ini", "[pytest]\ntestpaths = nowhere\n"),
+        write("conftest.py", nowhere),
+        write("tests/test_t.py", "def test_t(): pass\ndef test_u(): assert 0\n"),
+    ]);
+    let statuses: Vec<Status> = report.tests.values().map(|result| result.status).collect();
+    assert_eq!(statuses, [Status::Passed, Status::Failed]);
+    assert!(report.complete);
     // No tests at all is a result, though.
     let empty = bench.report(&[]);
     assert!(empty.complete && empty.tests.is_empty());

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -172,6 +173,7 @@ fn b015_a_url_is_mirrored_once_and_fetched_again_on_request() {
     let hook = origin.join("hooks/post-checkout");
     fs::create_dir_all(hook.parent().unwrap()).unwrap();
     fs::write(&hook, format!("#!/bin/sh\ntouch {}\n", marker.display())).unwrap();
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
     let url = format!("file://{}", origin.display());
     let source = sources::resolve(&cache, &url, false).unwrap();
     assert_eq!((source.name.as_str(), source.given.as_str()), ("shop", url.as_str()));

@@ -216,7 +216,7 @@ fn what_is_too_large_is_said_and_not_kept() {
 }
 
 #[test]
-fn a_process_left_behind_writes_no_more_once_the_episode_is_over() {
+fn b078_a_process_left_behind_writes_no_more_once_the_episode_is_over() {
     let Some((bench, task)) = split_task() else { return };
     let command = "(setsid bash -c 'trap \"\" TERM; while :; do date +%N > src/ledgerlib/now.txt; done' &) ; sleep 0.3";
     let (episode, _) = carry_out(bench, &task, &[bash(command)]);

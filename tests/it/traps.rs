@@ -262,7 +262,7 @@ fn every_commit_of_the_demo_ends_as_its_table_says() {
 }
 
 #[test]
-fn every_trap_ends_as_its_table_says() {
+fn b041_b043_b052_b054_b055_every_trap_ends_as_its_table_says() {
     let Some(lab) = lab() else { return };
     let table: Table = read("tests/fixtures/repos/expected.toml");
     let directory = root().join("tests/fixtures/repos");

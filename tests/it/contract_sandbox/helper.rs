@@ -116,7 +116,7 @@ fn stopped_by(signal: &str, marker: &str) -> Stopped {
 }
 
 #[test]
-fn our_own_death_takes_everything_along() {
+fn b066_our_own_death_takes_everything_along() {
     each(|_| {
         let marker = marker();
         let Stopped { pid, .. } = stopped_by("KILL", &marker);
@@ -150,7 +150,7 @@ fn interrupt_ends_everything_soon_and_is_named() {
 }
 
 #[test]
-fn a_gibibyte_of_output_stays_bounded_in_memory() {
+fn b069_a_gibibyte_of_output_stays_bounded_in_memory() {
     each(|_| {
         let text = with_helper("flood", "\"$@\"", &[]).stdout.text();
         for line in ["Code(5) 1073741824 true\n", "Code(6) 1073741824 true\n", "bounded\n"] {

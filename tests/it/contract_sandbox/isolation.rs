@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn there_is_no_network_and_attempts_fail_fast() {
+fn b075_there_is_no_network_and_attempts_fail_fast() {
     each(|place| {
         let output = place.python(
             "import socket, time\n\
@@ -22,7 +22,7 @@ fn there_is_no_network_and_attempts_fail_fast() {
 }
 
 #[test]
-fn loopback_works_in_both_versions() {
+fn b075_loopback_works_in_both_versions() {
     each(|place| {
         let output = place.python(
             "import socket\n\

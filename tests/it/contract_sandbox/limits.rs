@@ -6,10 +6,12 @@ use super::*;
 use crate::support::require;
 
 #[test]
-fn stubborn_grandchild_is_dead_after_a_time_out() {
+fn b066_stubborn_grandchild_is_dead_after_a_time_out() {
     each(|place| {
         let (workspace, marker) = (place.workspace(), marker());
-        let script = format!("{}; echo started; python3 -c 'while 1: pass' {marker}", stubborn(&marker));
+        let kept = format!("nohup sh -c 'while :; do sleep 1; done' {marker} 2>/dev/null &");
+        let script =
+            format!("{}; {kept} ({kept}) & echo started; python3 -c 'while 1: pass' {marker}", stubborn(&marker));
         let started = Instant::now();
         let output = place.run(&Spec { limits: limits(1), ..spec(&workspace) }, &script);
         assert!(processes_with(&marker).is_empty(), "alive: {:?}", processes_with(&marker));
@@ -20,7 +22,7 @@ fn stubborn_grandchild_is_dead_after_a_time_out() {
 }
 
 #[test]
-fn background_processes_neither_hold_the_call_open_nor_survive_it() {
+fn b067_background_processes_neither_hold_the_call_open_nor_survive_it() {
     each(|place| {
         for (n, start) in ["sleep 300 MARK", "setsid sleep 300 MARK", "nohup sleep 300 MARK"].iter().enumerate() {
             let marker = format!("3{}.{n}", std::process::id());

@@ -36,7 +36,7 @@ fn both_streams_come_in_order() {
 }
 
 #[test]
-fn background_server_is_reached_by_the_next_command() {
+fn b067_background_server_is_reached_by_the_next_command() {
     with_session(|_, _, session| {
         let started = Instant::now();
         for start in ["sleep 300 & echo done", "setsid sleep 300 & echo done", "(yes) & sleep 0.2"] {
@@ -94,7 +94,7 @@ fn dropping_a_session_kills_what_it_left() {
 }
 
 #[test]
-fn nothing_writes_to_the_tree_once_the_session_is_gone() {
+fn b078_nothing_writes_to_the_tree_once_the_session_is_gone() {
     each(|place| {
         let workspace = place.workspace();
         let spec = spec(&workspace);
@@ -165,13 +165,20 @@ fn forged_answers_and_stolen_requests_harm_nobody() {
 }
 
 #[test]
-fn long_commands_and_strange_bytes_come_through() {
+fn b070_long_commands_and_strange_bytes_come_through() {
     with_session(|_, _, session| {
         let text = "x".repeat(300_000);
         let output = session.exec(&format!("cat >long <<'END'\n{text}\nEND\nwc -c <long"), WALL).unwrap();
         assert_prints(&output, "300001\n");
         let output = session.exec(r"printf '\377\000語\303'", WALL).unwrap();
         assert_eq!(output.stdout.head, b"\xff\0\xe8\xaa\x9e\xc3");
+        // Across 4096, 8192 and the end of what is kept as the head.
+        let widths = [4095, 4093, 24573];
+        let script = widths.map(|n| format!("printf '%{n}s語' ''; ")).concat();
+        assert_prints(&session.exec(&script, WALL).unwrap(), &widths.map(|n| " ".repeat(n) + "語").concat());
+        let noise = session.exec("head -c 100000 /dev/urandom; exit 7", WALL).unwrap();
+        assert_eq!((noise.exit, noise.stdout.total_bytes), (Exit::Code(7), 100_000));
+        assert!(noise.stdout.text().contains('\u{fffd}'));
         assert_prints(&session.exec("# only a comment\n", WALL).unwrap(), "");
         assert_prints(
             &session.exec("printf %s \"$0\"; no-such-program", WALL).unwrap(),

@@ -33,7 +33,7 @@ def grade(task, dataset, patch):
     """Return the grade of a patch as `curate grade --json` prints it; raise where there is none."""
     with tempfile.TemporaryDirectory(prefix="curate-reward-") as folder:
         path = os.path.join(folder, "agent.patch")
-        with open(path, "w", encoding="utf-8", newline="") as file:
+        with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
             file.write(patch)
         done = subprocess.run(
             [os.environ.get("CURATE", "curate"), "grade", "--dataset", dataset, "--task", task, "--patch", path, "--json"],
