@@ -23,7 +23,7 @@ pub struct Cache {
 }
 
 /// Directories that hold one entry per thing, each of which can be made again.
-const COLLECTED: [&str; 4] = ["environments", "trees", "resolutions", "mirrors"];
+const COLLECTED: [&str; 5] = ["environments", "trees", "resolutions", "mirrors", "bytecode"];
 
 /// Something that the cache keeps.
 #[derive(Clone, Debug)]

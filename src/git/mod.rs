@@ -46,11 +46,14 @@ use anyhow::{Context, Result, anyhow};
 pub use git2::Oid;
 use git2::{ErrorCode, ObjectType, Odb, OdbObject};
 
-pub use self::error::{Hinted, ReadError};
 use self::{
     diff::Version,
     error::{open_error, read_error},
     object::Commit,
+};
+pub use self::{
+    error::{Hinted, ReadError},
+    template::content_time,
 };
 use crate::record::{
     bytes::ByteText,

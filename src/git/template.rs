@@ -168,7 +168,14 @@ fn write_file(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     file.set_permissions(fs::Permissions::from_mode(permissions)).with_context(write)
 }
 
-/// Returns the time that files with this content get, seconds since 1970.
+/// Returns the time that files with this content get in every template, seconds since 1970.
+///
+/// # Errors
+/// The content is larger than git's objects can be.
+pub fn content_time(content: &[u8]) -> Result<i64> {
+    Ok(blob_time(Oid::hash_object(ObjectType::Blob, content)?))
+}
+
 fn blob_time(id: Oid) -> i64 {
     let rest = id.as_bytes().iter().fold(0, |rest, byte| (rest * 256 + u64::from(*byte)) % TIME_SPAN);
     FIRST_TIME + rest.cast_signed()

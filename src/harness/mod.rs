@@ -4,6 +4,7 @@
 //! [`crate::lang`]. Something that did not run is [`SuiteOutcome::NotRun`], never a set of failed tests. What a result
 //! means for a task or an agent, this module does not know.
 
+mod bytecode;
 mod clock;
 pub mod series;
 mod surroundings;
@@ -14,7 +15,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 use anyhow::Result;
 
 use crate::{
-    git::Repo,
+    git::{Repo, content_time},
     interrupt::Interrupted,
     lab::Lab,
     lang::{
@@ -22,7 +23,7 @@ use crate::{
         channel::{Ending, Parsed},
     },
     record::{
-        environment::{Build, LayerFile, Runner},
+        environment::{Build, Language, LayerFile, Runner},
         failure::{Blame, Failure, Phase},
         patch::{Edit, FileContent},
         suite::{Company, Selection, SuiteOutcome, SuiteRun, TreeState, Variation},
@@ -86,6 +87,7 @@ pub fn run_suite(lab: &Lab, subject: Subject, request: &Request) -> Result<Suite
     let n_processes = 1 + u32::from(other.is_some());
     let mut spec = surroundings.spec(&workspace, Limits { wall: request.wall * n_processes, ..Limits::default() });
     spec.env.extend(varied(request.variation));
+    spec.mounts.extend(bytecode::shown(lab, subject)?);
     let argv = in_company(run.variation.company, &own.argv, other.as_ref().map(|ticket| ticket.argv.as_slice()));
     let output = sandbox::run(lab.backend, &spec, &argv)?;
     let run = conclude(run, &own, &output)?;
@@ -138,7 +140,7 @@ pub fn visible_command(runner: Runner) -> &'static str {
 }
 
 /// Returns a fresh workspace: the base commit's tree (with a `.git` of one synthetic root commit), the build's
-/// generated files, and `edits`, which win over generated files.
+/// generated files, and `edits`, which win over generated files. Times of Python files derive from their content.
 ///
 /// # Errors
 /// The repository or the cache cannot be read or written.
@@ -146,7 +148,17 @@ pub fn workspace(lab: &Lab, subject: Subject, edits: &[Edit]) -> Result<Workspac
     let repo = Repo::open(subject.repository)?;
     let tree = repo.tree(subject.base_commit)?;
     let template = lab.cache.publish("trees", &tree, |dir| repo.write_template(subject.base_commit, dir))?;
-    Workspace::create(&template, &lab.cache.workspaces()?, &layered(&subject.build.generated, edits))
+    let edits = layered(&subject.build.generated, edits);
+    let workspace = Workspace::create(&template, &lab.cache.workspaces()?, &edits)?;
+    // Cargo, for one, compares times with its last build and must see what is new.
+    if subject.build.runner.language() == Language::Python {
+        for edit in edits.iter().filter(|edit| edit.path.as_bytes().ends_with(b".py")) {
+            if let Some(content) = &edit.content {
+                workspace.set_time(edit.path.as_bytes(), content_time(content.bytes.as_bytes())?)?;
+            }
+        }
+    }
+    Ok(workspace)
 }
 
 /// Returns generated files as edits, with `edits` over them; each path once.

@@ -104,7 +104,7 @@ fn lay_out(lab: &Lab, build: &Build, environment: PathBuf) -> Result<Surrounding
     Ok(Surroundings { mounts, env, overlaid, address_space_bytes, scratch })
 }
 
-fn mount(host: PathBuf, inside: &str, writable: bool) -> Mount {
+pub(super) fn mount(host: PathBuf, inside: &str, writable: bool) -> Mount {
     Mount { host, inside: PathBuf::from(inside), writable }
 }
 

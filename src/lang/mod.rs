@@ -27,6 +27,8 @@ use crate::{
 pub const RUNNERS: &str = "/opt/curate";
 /// Where the results directory is shown inside a sandbox, writable.
 pub const RESULTS: &str = "/results";
+/// Where compiled modules of the tree are shown, if they are: writable to the run that fills it.
+pub const BYTECODE: &str = "/opt/bytecode";
 
 /// What plans start, with what that imports, by name.
 const SCRIPTS: [(&str, &str); 8] = [

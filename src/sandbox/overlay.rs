@@ -9,14 +9,18 @@ mod edits;
 
 use std::{
     collections::HashMap,
+    ffi::OsStr,
     fs,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
     sync::{Mutex, OnceLock},
 };
 
 use anyhow::{Context, Result};
-use rustix::fs::{CWD, FileType, Mode};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, utimensat};
 
 use super::launch;
 use crate::{files, record::patch::Edit};
@@ -84,6 +88,18 @@ impl Workspace {
     /// Files cannot be read, or more than `max_bytes` differ.
     pub fn changes(&self, max_bytes: u64) -> Result<Vec<Edit>> {
         changes::collect(&self.upper(), &self.template, self.layer, max_bytes)
+    }
+
+    /// Sets the modification time of a file that an edit has written, seconds since 1970.
+    ///
+    /// # Errors
+    /// There is no such file in the workspace's own layer.
+    pub fn set_time(&self, path: &[u8], seconds: i64) -> Result<()> {
+        let file = self.upper().join(OsStr::from_bytes(path));
+        let time = Timespec { tv_sec: seconds, tv_nsec: 0 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        utimensat(CWD, &file, &times, AtFlags::SYMLINK_NOFOLLOW)
+            .with_context(|| format!("set the time of `{}`", file.display()))
     }
 
     /// A private directory beside the tree, for whoever runs in the workspace; removed with it.

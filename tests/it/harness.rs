@@ -116,14 +116,8 @@ fn bench() -> Option<Bench> {
             ("tests/typing_example.py", "def test_never():\n    assert 0\n"),
         ],
     );
-    for argv in [
-        &["git", "init", "-q"][..],
-        &["git", "add", "-A"],
-        &["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "-m", "base"],
-    ] {
-        host(argv, &repository).expect("git works");
-    }
-    let base_commit = host(&["git", "rev-parse", "HEAD"], &repository).expect("there is a commit");
+    host(&["git", "init", "-q"], &repository).expect("git works");
+    let base_commit = commit(&repository);
     let build = Build {
         instance_id: "o__r-1".to_owned(),
         runner: Runner::Pytest,
@@ -143,6 +137,15 @@ fn bench() -> Option<Bench> {
     };
     let lab = Lab { cache, backend, jobs: 1 };
     Some(Bench { lab, repository, base_commit, build, _place: place })
+}
+
+/// Commits all that is there and returns the commit.
+fn commit(repository: &Path) -> String {
+    let argv = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "-m", "base"];
+    for argv in [&["git", "add", "-A"][..], &argv] {
+        host(argv, repository).expect("git works");
+    }
+    host(&["git", "rev-parse", "HEAD"], repository).expect("there is a commit")
 }
 
 impl Bench {
@@ -408,6 +411,37 @@ fn doctests_run_where_the_repository_says_so() {
         ("ws/doc.py::ws.doc.good", Status::Passed),
     ];
     assert_eq!(statuses, expected);
+}
+
+#[test]
+fn compiled_modules_are_shared_by_content_and_leave_no_trace_in_the_tree() {
+    let Some(mut bench) = bench() else { return };
+    crate::support::plant(
+        &bench.repository,
+        &[("tests/test_base.py", "import ws.mod\n\n\ndef test_base():\n    pass\n")],
+    );
+    bench.base_commit = commit(&bench.repository);
+    // Of one length: only the times tell them apart.
+    let test = "import glob, sys, ws.mod\n\n\ndef test_value():\n    assert ws.mod.value == 3\n\n\n\
+                def test_place():\n    assert not glob.glob('**/__pycache__', recursive=True)\n    \
+                assert ws.mod.__cached__.startswith('/opt/bytecode/testbed/ws/__pycache__/')\n    \
+                assert ws.__cached__.startswith('/opt/bytecode') and sys.dont_write_bytecode\n";
+    let of = |value: u32| write("ws/mod.py", format!("value = {value}\n\n\ndef f(x=None):\n    return 3\n"));
+    for (value, status) in [(2, Status::Failed), (3, Status::Passed), (4, Status::Failed), (3, Status::Passed)] {
+        let report = bench.report(&[write("tests/test_cached.py", test), of(value)]);
+        assert_eq!(report.status("tests/test_cached.py::test_value"), Some(status), "{value}");
+        assert_eq!(report.status("tests/test_cached.py::test_place"), Some(Status::Passed), "{report:?}");
+    }
+    let kept = bench.lab.cache.kept().unwrap();
+    let shared: Vec<_> = kept.iter().filter(|kept| kept.kind == "bytecode").collect();
+    let [shared] = shared[..] else { panic!("{kept:?}") };
+    let compiled = fs::read_dir(shared.path.join("testbed/ws/__pycache__")).unwrap().flatten();
+    let names: Vec<String> = compiled.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    assert!(names.iter().any(|name| name.starts_with("mod.")), "{names:?}");
+    assert!(fs::read_dir(shared.path.join("testbed/tests/__pycache__")).unwrap().flatten().any(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        name.starts_with("test_base.") && name.contains("pytest")
+    }));
 }
 
 #[test]

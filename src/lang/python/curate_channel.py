@@ -30,6 +30,8 @@ CHANNEL_BROKEN = 97
 GRACE_S = 5.0
 # Sequence number of the supervisor's only record; above any of the child's.
 SUPERVISOR_SEQUENCE = 10**15
+# Where compiled modules of the tree are shared, if they are.
+BYTECODE = "/opt/bytecode"
 # Modification time of the first edit of a series; each later one's is a second later.
 EDIT_TIME = 10**9
 # Records that one test may write when it runs in a process of its own.
@@ -271,6 +273,30 @@ def supervise(plan, wall_s=None):
     recorder = Recorder(results, nonce, SUPERVISOR_SEQUENCE)
     recorder.write("exit", code=exit_code, signal=by_signal, killed=killed)
     return exit_code if exit_code is not None else 128 + by_signal
+
+
+def share_bytecode(root):
+    """Lets compiled modules of the tree be read from, or where it is writable written to, a place outside of it.
+
+    Returns whether that place is there. Only for the tree: packages have theirs beside them.
+    """
+    if sys.version_info < (3, 5) or not os.path.isdir(BYTECODE) or getattr(sys, "pycache_prefix", None):
+        return False
+    from importlib import _bootstrap_external as machinery
+
+    original = machinery.cache_from_source
+
+    def cache_from_source(path, *arguments, **options):
+        return bytecode_place(root, original(path, *arguments, **options))
+
+    machinery.cache_from_source = cache_from_source
+    sys.dont_write_bytecode = not os.access(BYTECODE, os.W_OK)
+    return True
+
+
+def bytecode_place(root, path):
+    """Returns where the compiled module that belongs at `path` is."""
+    return BYTECODE + path if path.startswith(root.rstrip("/") + "/") else path
 
 
 def in_series(series, load):

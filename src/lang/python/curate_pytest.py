@@ -105,6 +105,11 @@ def configuration(root, version):
     return None
 
 
+def is_everything(selection):
+    """Says whether all tests are looked for: to be run, or none of them where only what they import is of interest."""
+    return selection["kind"] == "all" or selection["kind"] == "tests" and not selection["items"]
+
+
 def exception_kind(error):
     """Returns what an exception means to pytest: `skipped`, `xfailed` or `failed`."""
     names = [base.__name__ for base in type(error).__mro__]
@@ -173,7 +178,7 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
 
         @first
         def pytest_configure(self, config):
-            if selection["kind"] != "all":
+            if not is_everything(selection):
                 config.args[:] = [path for path in plan["paths"] if self.is_test_file(config, path)]
             if hasattr(config.option, "hypothesis_seed") and config.option.hypothesis_seed is None:
                 config.option.hypothesis_seed = str(plan["hash_seed"])
@@ -391,7 +396,7 @@ def arguments(plan, version):
         path = configuration(root, version)
         if path is not None:
             words += ["-c", path]
-    if plan["selection"]["kind"] == "all":
+    if is_everything(plan["selection"]):
         return words
     # Ids are `file::rest`; the plugin picks the exact ones, since not every id can be given as an argument.
     files = []
@@ -401,6 +406,15 @@ def arguments(plan, version):
             files.append(path)
     plan["paths"] = files
     return words + (files or [root])
+
+
+def share_rewritten(channel, root):
+    """Does for test modules, which pytest compiles itself, what `share_bytecode` does for others."""
+    from _pytest.assertion import rewrite
+
+    original = getattr(rewrite, "get_cache_dir", None)
+    if original is not None:
+        rewrite.get_cache_dir = lambda path: type(path)(channel.bytecode_place(root, str(original(path))))
 
 
 def load():
@@ -424,6 +438,8 @@ def main():
 
     import pytest
 
+    if channel.share_bytecode(plan["root"]):
+        share_rewritten(channel, plan["root"])
     version = tuple(int(part) for part in pytest.__version__.split(".")[:2] if part.isdigit())
     words = arguments(plan, version)
     replace_settings(plan)
