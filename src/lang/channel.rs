@@ -75,6 +75,10 @@ enum Record {
     Stub {
         name: String,
     },
+    /// A test of ours that must fail did not, among the tests of this file.
+    DecoyPassed {
+        file: String,
+    },
     Finish {
         n_collected: u64,
         exitstatus: i64,
@@ -187,6 +191,7 @@ impl Reader {
                 test.duration_ms += ms;
             }
             Record::Stub { name } => self.parsed.report.stubs.push(name),
+            Record::DecoyPassed { file } => self.parsed.report.passed_decoys.push(file),
             Record::Finish { n_collected, exitstatus } => self.finish = Some((n_collected, exitstatus)),
             Record::Exit { signal, killed } => {
                 (self.signal, self.killed, self.parsed.ended) = (signal, killed, true);

@@ -68,6 +68,9 @@ pub struct Report {
     pub collection_errors: BTreeMap<String, CollectionError>,
     /// Import names that a stub stood in for (`pkg.mod.name`), when the run allowed stubs.
     pub stubs: Vec<String>,
+    /// Files among whose tests one of ours, which must fail, passed: what they show of the tests' bodies is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed_decoys: Vec<String>,
     /// Whether the closing record with the run's nonce and the right count arrived.
     pub complete: bool,
 }

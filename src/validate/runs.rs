@@ -9,7 +9,7 @@ use crate::{
     interrupt::{self, Interrupted},
     lab::Lab,
     record::{
-        failure::Failure,
+        failure::{Blame, Failure, Phase},
         patch::Edit,
         suite::{Report, Selection, Status, SuiteOutcome, SuiteRun, TreeState, Variation},
     },
@@ -62,6 +62,10 @@ impl Bench<'_> {
             SuiteOutcome::Ran(report) => report.clone(),
             SuiteOutcome::NotRun(failure) => return Ok(Err(failure.clone())),
         };
+        if let Some(file) = report.passed_decoys.first() {
+            let detail = format!("a planted test that must fail passed in `{file}`: the bodies of tests do not run");
+            return Ok(Err(Failure::new(Phase::Validate, "decoy_passed", Blame::Repo, detail)));
+        }
         let whole = report.complete;
         for _ in 0..MAX_CONTINUATIONS {
             let left: Vec<String> = ids_with(&report, Status::NotRun);

@@ -414,6 +414,38 @@ fn doctests_run_where_the_repository_says_so() {
 }
 
 #[test]
+fn code_that_keeps_tests_from_running_is_noticed_by_a_test_that_must_fail() {
+    let Some(mut bench) = bench() else { return };
+    let by_name = "import sys\nmodule = getattr(sys, 'mod' + 'ules').get('_pyt' + 'est.python')\n\
+                   if module:\n    module.Function.runtest = lambda self: None\n";
+    let by_search = "def change(kind):\n    for each in type.__subclasses__(kind):\n        change(each)\n        \
+                     if each.__name__ in ('Function', 'TestCaseFunction'):\n            \
+                     each.runtest = lambda self: None\nchange(object)\n";
+    let case = "import unittest\nunittest.TestCase.run = lambda self, result: result.addSuccess(self)\n";
+    let function = write("tests/test_t.py", "import ws.mod\n\n\ndef test_t():\n    assert 0\n");
+    let method = "import ws.mod, unittest\n\n\nclass T(unittest.TestCase):\n    def test_t(self):\n        assert 0\n";
+    let method = write("tests/test_u.py", method);
+    for (code, test, noticed) in [
+        (by_name, &function, true),
+        (by_search, &function, true),
+        (by_search, &method, true),
+        (case, &method, true),
+        ("", &function, false),
+        ("", &method, false),
+    ] {
+        let report = bench.report(&[write("ws/mod.py", code), test.clone()]);
+        let files: &[String] = if noticed { &[test.path.escaped()] } else { &[] };
+        assert_eq!(report.passed_decoys, files, "{code}");
+        // Of ours nothing else is seen.
+        assert!(report.complete && report.tests.len() == 1, "{report:?}");
+    }
+    bench.build.runner = Runner::Unittest;
+    let report = bench.report(&[write("ws/mod.py", case), method.clone()]);
+    assert_eq!(report.passed_decoys, ["."]);
+    assert_eq!(bench.report(&[method]).passed_decoys, Vec::<String>::new());
+}
+
+#[test]
 fn compiled_modules_are_shared_by_content_and_leave_no_trace_in_the_tree() {
     let Some(mut bench) = bench() else { return };
     crate::support::plant(

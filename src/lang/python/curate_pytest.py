@@ -138,7 +138,48 @@ def report_message(report):
     return "" if representation is None else representation
 
 
-def make_plugin(pytest, channel, plan, recorder, watch, stubs):
+def failing(name, filename):
+    """Returns a function that raises; its code is that of any function of a test file."""
+    namespace = {"error": AssertionError(name)}
+    exec(compile("def %s(self=None):\n    raise error" % name, filename, "exec"), namespace)
+    return namespace[name]
+
+
+def add_decoys(pytest, items):
+    """Puts a test that must fail behind the last test of each module and kind; returns them.
+
+    What keeps the bodies of tests from running keeps theirs from it too. None before pytest 5.4.
+    """
+    import os
+    import unittest
+
+    from _pytest.unittest import TestCaseFunction, UnitTestCase
+
+    if not hasattr(pytest.Function, "from_parent"):
+        return []
+    last = {}
+    for item in items:
+        if isinstance(item, pytest.Function):
+            last[item.getparent(pytest.Module), isinstance(item, TestCaseFunction)] = item
+    decoys = []
+    for (module, is_case), item in last.items():
+        name = "test_" + "".join(chr(97 + byte % 26) for byte in bytearray(os.urandom(6)))
+        function = failing(name, str(module.fspath))
+        if is_case:
+            case = type(name.title().replace("_", ""), (unittest.TestCase,), {name: function})
+            case.__module__ = module.obj.__name__
+            collector = UnitTestCase.from_parent(module, name=case.__name__)
+            collector.obj = case
+            added = list(collector.collect())
+        else:
+            added = [pytest.Function.from_parent(module, name=name, callobj=function)]
+        place = items.index(item) + 1
+        items[place:place] = added
+        decoys += added
+    return decoys
+
+
+def make_plugins(pytest, channel, plan, recorder, watch, stubs):
     root = plan["root"]
     selection = plan["selection"]
     wrapper = pytest.hookimpl(hookwrapper=True)
@@ -164,6 +205,7 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
         def __init__(self):
             self.phases = {}
             self.running = None
+            self.decoys = []
             self.n_collected = 0
             self.finished = False
 
@@ -239,6 +281,8 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
                     config.hook.pytest_deselected(items=left)
             if plan["order_seed"] is not None:
                 items[:] = channel.shuffled(items, self.groups, plan["order_seed"])
+            if not plan["alone"]:
+                self.decoys = add_decoys(pytest, items)
 
         def groups(self, item):
             return test_id(item).split("[")[0].split("::")[:-1] or [test_id(item)]
@@ -247,7 +291,7 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
         def pytest_collection_finish(self, session):
             if stubs is not None:
                 stubs.stop()
-            ids = [test_id(item) for item in session.items]
+            ids = [test_id(item) for item in session.items if item not in self.decoys]
             self.n_collected = len(set(ids))
             recorder.write_collected(ids)
 
@@ -264,6 +308,9 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
 
         @outermost
         def pytest_runtest_protocol(self, item, nextitem):
+            if item in self.decoys:
+                yield
+                return
             self.phases = {}
             self.running = test_id(item)
             channel.seed_random(plan)
@@ -277,6 +324,17 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
             if outcome.excinfo is None:
                 recorder.write("test_end", id=self.running, ms=int((watch.clock() - began) * 1000))
             self.running = None
+
+        def run_decoy(self, item, nextitem):
+            from _pytest import runner
+
+            self.phases = {}
+            runner.runtestprotocol(item, log=False, nextitem=nextitem)
+            phases = [self.phases.pop(when, None) for when in ("setup", "call")]
+            self.phases = {}
+            if all(phase is not None and phase.kind == "passed" for phase in phases):
+                recorder.write("decoy_passed", file=channel.text(item.nodeid.split("::")[0]))
+            return True
 
         @innermost
         def pytest_runtest_setup(self, item):
@@ -361,7 +419,14 @@ def make_plugin(pytest, channel, plan, recorder, watch, stubs):
                 self.finished = True
                 recorder.write("finish", n_collected=self.n_collected, exitstatus=int(exitstatus))
 
-    return Plugin()
+    plugin = Plugin()
+
+    class DecoyRunner(object):
+        @first
+        def pytest_runtest_protocol(self, item, nextitem):
+            return plugin.run_decoy(item, nextitem) if item in plugin.decoys else None
+
+    return [plugin, DecoyRunner()]
 
 
 def replace_settings(plan):
@@ -444,7 +509,7 @@ def main():
     words = arguments(plan, version)
     replace_settings(plan)
     sys.argv[:] = [os.path.join(os.path.dirname(sys.executable), "pytest")] + words
-    code = pytest.main(words, plugins=[make_plugin(pytest, channel, plan, recorder, watch, stubs)])
+    code = pytest.main(words, plugins=make_plugins(pytest, channel, plan, recorder, watch, stubs))
     sys.exit(int(code))
 
 
