@@ -28,7 +28,7 @@ impl Console {
     /// The output cannot be written (a full disk).
     pub fn print(self, text: &str) -> Result<()> {
         let mut out = std::io::stdout().lock();
-        let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
+        let (text, end): (_, &[u8]) = (harmless(text), if text.ends_with('\n') { b"" } else { b"\n" });
         match out.write_all(text.as_bytes()).and_then(|()| out.write_all(end)).and_then(|()| out.flush()) {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error).context("write the result"),
             _ => Ok(()),
@@ -115,5 +115,20 @@ impl Drop for Progress {
 
 fn write_stderr(text: &str) {
     // Nothing is left to report a closed standard error to.
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", harmless(text));
+}
+
+/// Returns the text without what a terminal would obey: commit messages and outputs of tests hold anything.
+fn harmless(text: &str) -> String {
+    text.replace(|c: char| c < ' ' && !matches!(c, '\n' | '\t'), "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::harmless;
+
+    #[test]
+    fn a_terminal_is_told_nothing_by_what_is_shown() {
+        assert_eq!(harmless("a\x1b[2Jb\x07\r\n\tc é"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}\n\tc é");
+    }
 }

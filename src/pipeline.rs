@@ -50,9 +50,11 @@ pub trait Stage: Sync {
     fn run(&self, input: &Self::Input) -> Result<Done<Self::Output>>;
 }
 
-/// Returns the key of the record that a stage makes of an input.
+/// Returns the key of the record that a stage makes of an input. The same input of another subject is another record:
+/// a repository and its fork may be in one dataset.
 pub fn key<S: Stage>(stage: &S, input: &S::Input) -> Digest {
-    Digest::of(&[S::NAME.as_bytes(), &S::VERSION.to_le_bytes(), stage.inputs(input).as_str().as_bytes()])
+    let (subject, inputs) = (stage.subject(input), stage.inputs(input));
+    Digest::of(&[S::NAME.as_bytes(), &S::VERSION.to_le_bytes(), subject.as_bytes(), inputs.as_str().as_bytes()])
 }
 
 /// What a drive did.
@@ -236,6 +238,40 @@ mod tests {
         assert_eq!((second.skipped, second.ran), (3, 1));
         stage.setting = 2;
         assert_eq!(drive(&store, &stage, &[2], 1, quiet).unwrap().ran, 1);
+    }
+
+    /// Squares of numbers that are known by two names.
+    struct Named(&'static str);
+
+    impl Stage for Named {
+        const NAME: &'static str = "named";
+        const VERSION: u32 = 1;
+        type Input = u32;
+        type Output = u32;
+
+        fn subject(&self, input: &u32) -> String {
+            format!("{}-{input}", self.0)
+        }
+
+        fn inputs(&self, input: &u32) -> Digest {
+            Digest::of_json(input)
+        }
+
+        fn run(&self, input: &u32) -> Result<Done<u32>> {
+            Ok(Done { output: input * input, state: State::Done, reason: String::new() })
+        }
+    }
+
+    #[test]
+    fn equal_inputs_of_two_subjects_get_a_record_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::create(dir.path()).unwrap();
+        for name in ["up", "fork"] {
+            drive(&store, &Named(name), &[3], 1, Console { quiet: true }).unwrap();
+        }
+        for subject in ["up-3", "fork-3"] {
+            assert_eq!(store.get::<u32>("named", subject).unwrap(), Some(9));
+        }
     }
 
     #[test]

@@ -88,8 +88,12 @@ impl<'a> Locator<'a> {
         if let Some(path) = known.get(given) {
             return Ok(path.clone());
         }
-        let source = sources::resolve(self.cache, given, false)
-            .with_context(|| format!("find the repository `{given}` that the dataset was mined from"))?;
+        let source = sources::resolve(self.cache, given, false).with_context(|| {
+            format!(
+                "find the repository `{given}` that the dataset was mined from; if it was moved, `curate mine --repo` with \
+                 its new place takes it up"
+            )
+        })?;
         known.insert(given.to_owned(), source.path.clone());
         Ok(source.path)
     }

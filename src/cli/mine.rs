@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use crate::{
     cache::Cache,
     config::{self, Limit},
-    git::Repo,
+    git::{Hinted, Repo},
     lab::Lab,
     mine::{self, Selection},
     pipeline,
@@ -246,6 +246,22 @@ impl Steps<'_> {
     }
 }
 
+/// Refuses a repository of the same name as one whose records the dataset holds, unless they have commits in common.
+fn refuse_another(store: &Store, source: &Source) -> Result<()> {
+    let held: Option<Selection> = store.get(SELECTION, &source.name)?;
+    let Some(verdict) = held.as_ref().and_then(|selection| selection.verdicts.first()) else { return Ok(()) };
+    if Repo::open(&source.path)?.resolve(&verdict.commit).is_ok() {
+        return Ok(());
+    }
+    let text = format!(
+        "keep `{}` apart from another repository called `{}`, whose commits the dataset `{}` holds",
+        source.given,
+        source.name,
+        store.name()
+    );
+    Err(Hinted::error(text, "name another dataset with `--dataset`, or the repository in a `repos/NAME.toml`"))
+}
+
 /// Selects candidates; returns how many commits were looked at now, and the selection's key.
 fn select(session: &Session, store: &Store, source: &Source, settings: &config::Mine) -> Result<(u64, Digest)> {
     let basis = basis(source, settings)?;
@@ -253,6 +269,7 @@ fn select(session: &Session, store: &Store, source: &Source, settings: &config::
     if store.revive(SELECTION, &key)?.is_some() {
         return Ok((0, key));
     }
+    refuse_another(store, source)?;
     let progress = session.console.progress("select", 0);
     let selection = mine::select(source, settings, &|done, total| progress.set(done, total))?;
     drop(progress);

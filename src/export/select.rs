@@ -6,7 +6,7 @@ use super::{Consumer, Input, TaskInput};
 use crate::{
     config,
     record::{
-        episode::{Episode, Grade, Message, Speaker},
+        episode::{Episode, Grade, Message, Speaker, ToolCall},
         id::Digest,
     },
 };
@@ -75,6 +75,15 @@ pub const FILTERS: &[Filter] = &[
         why: "readers and viewers fail on very large cells",
         setting: "`max_row_bytes`, default: 16 MiB",
         check: Check::Task(|task, settings| task_bytes(task) > settings.max_row_bytes),
+    },
+    Filter {
+        name: "control_tokens_in_task",
+        drops: "tasks whose prompt holds a string that chat templates take for a control token",
+        why: "a tokenizer turns it into a real control token and the turn ends in its middle",
+        setting: "`drop_control_tokens`, default: true; list in `control_tokens`",
+        check: Check::Task(|task, settings| {
+            settings.drop_control_tokens && task.prompt.iter().any(|message| has_control_token(message, settings))
+        }),
     },
     Filter {
         name: "no_task",
@@ -241,19 +250,18 @@ fn through_last_trained(messages: &[Message]) -> &[Message] {
 }
 
 fn flags(episode: &Episode, grade: &Grade, settings: &config::Export) -> Vec<String> {
-    let has_token = |text: &str| settings.control_tokens.iter().any(|token| text.contains(token.as_str()));
     let mut flags: BTreeSet<String> = grade.flags.iter().cloned().collect();
-    let in_messages = episode.messages.iter().any(|message| {
-        has_token(&message.content)
-            || message
-                .tool_calls
-                .iter()
-                .any(|call| has_token(&serde_json::to_string(&call.arguments).expect("arguments have string keys")))
-    });
+    let in_messages = episode.messages.iter().any(|message| has_control_token(message, settings));
     if in_messages {
         flags.insert(CONTROL_TOKENS.to_owned());
     }
     flags.into_iter().collect()
+}
+
+fn has_control_token(message: &Message, settings: &config::Export) -> bool {
+    let has_token = |text: &str| settings.control_tokens.iter().any(|token| text.contains(token.as_str()));
+    let arguments = |call: &ToolCall| serde_json::to_string(&call.arguments).expect("arguments have string keys");
+    has_token(&message.content) || message.tool_calls.iter().any(|call| has_token(&arguments(call)))
 }
 
 fn content_digest(chosen: &Chosen) -> Digest {

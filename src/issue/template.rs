@@ -60,7 +60,8 @@ pub fn fill(task: &Task, mut clean: impl FnMut(&str) -> bool) -> Option<String> 
         text.push_str("\n## Interface\n\n");
         text.extend(interface.names.iter().map(|name| format!("- {name}\n")));
     }
-    Some(text)
+    // Of a commit's subject, or of what a test printed.
+    Some(text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), ""))
 }
 
 /// Returns the distinct symptoms, the lines of each as far as `clean` allows.

@@ -178,6 +178,7 @@ mod tests {
                 },
             )]),
             stubs: vec![],
+            passed_decoys: Vec::new(),
             complete: true,
         };
         let run = SuiteRun {

@@ -121,6 +121,31 @@ fn git(dir: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
+fn repositories_of_one_name_are_kept_apart_and_a_moved_one_is_taken_up() {
+    let place = tempfile::tempdir().unwrap();
+    let fixture = |name: &str, directory: &str| {
+        let target = place.path().join(directory).join("shop");
+        let history = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+        fs::create_dir_all(&target).unwrap();
+        history::rebuild(&history, &target).unwrap();
+        target
+    };
+    let dataset = place.path().join("dataset");
+    let mine = |repository: &Path| {
+        let words = [repository, &dataset].map(|path| path.to_str().unwrap().to_owned());
+        let argv = [env!("CARGO_BIN_EXE_curate"), "mine", "--repo", &words[0], "--dataset", &words[1]];
+        let argv = [&argv[..], &["--stop-after", "select"]].concat();
+        crate::support::spawn(&argv, &[("CURATE_CACHE_DIR", &place.path().join("cache"))], 60).unwrap()
+    };
+    assert_eq!(mine(&fixture("verdicts", "a")).exit, Exit::Code(0));
+    assert_eq!(mine(&fixture("verdicts", "moved")).exit, Exit::Code(0));
+    let refused = mine(&fixture("repos/new-keyword", "b"));
+    let said = refused.stderr.text();
+    assert_eq!(refused.exit, Exit::Code(1), "{said}");
+    assert!(said.contains("another repository called `shop`") && said.contains("--dataset"), "{said}");
+}
+
+#[test]
 fn b094_git_finds_a_clean_template_and_no_trace_of_the_fix() {
     let shop = Rebuilt::new("verdicts");
     let (base, fix) = (&shop.ids["submodule"], &shop.ids["fewer-tests"]);
