@@ -16,6 +16,9 @@ pub struct Strength {
     pub n_planned: u32,
     /// Fewer where the time for them was up.
     pub n_run: u32,
+    /// Wall time of all these runs together.
+    #[serde(default)]
+    pub wall_ms: u64,
 }
 
 /// The fixed state without one hunk.

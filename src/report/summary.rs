@@ -197,6 +197,7 @@ impl Tally {
     }
 
     fn strength(&mut self, strength: &Strength) {
+        self.suite_runs_ms += strength.wall_ms;
         let (n_killed, n_mutants) = (strength.n_killed(), strength.n_mutants());
         self.strength.n_killed += n_killed;
         self.strength.n_mutants += n_mutants;

@@ -57,6 +57,7 @@ impl Examination<'_> {
         let mut strength = Strength::default();
         let n_hunk_runs = drop_hunks(&files, &mut trial, runs / 2, &mut strength)?;
         plant_faults(&files, &mut trial, runs - n_hunk_runs, is_compiled, &mut strength)?;
+        strength.wall_ms = u64::try_from(trial.spent().as_millis()).unwrap_or(u64::MAX);
         Ok(strength)
     }
 

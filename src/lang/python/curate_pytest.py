@@ -2,8 +2,9 @@
 
 Printed text is not involved. What the repository's own configuration says about which files, classes and functions
 are tests, about markers and warnings is kept; of `addopts` only what decides what is a test, and whether and under
-which name it can be imported. A plugin of ours watches the raw exception of each phase next to the report that other plugins make of
-it: a report that says `passed` over an exception does not count.
+which name it can be imported. A plugin of ours watches the raw exception of each phase next to the report that other
+plugins make of it: a report that says `passed` over an exception does not count. A test of ours in each module must
+fail: where it passes, bodies of tests do not run.
 """
 
 import gc
@@ -164,7 +165,7 @@ def add_decoys(pytest, items):
     decoys = []
     for (module, is_case), item in last.items():
         name = "test_" + "".join(chr(97 + byte % 26) for byte in bytearray(os.urandom(6)))
-        function = failing(name, str(module.fspath))
+        function = failing(name, str(getattr(module, "path", None) or module.fspath))
         if is_case:
             case = type(name.title().replace("_", ""), (unittest.TestCase,), {name: function})
             case.__module__ = module.obj.__name__
@@ -205,7 +206,7 @@ def make_plugins(pytest, channel, plan, recorder, watch, stubs):
         def __init__(self):
             self.phases = {}
             self.running = None
-            self.decoys = []
+            self.decoys = set()
             self.n_collected = 0
             self.finished = False
 
@@ -282,7 +283,7 @@ def make_plugins(pytest, channel, plan, recorder, watch, stubs):
             if plan["order_seed"] is not None:
                 items[:] = channel.shuffled(items, self.groups, plan["order_seed"])
             if not plan["alone"]:
-                self.decoys = add_decoys(pytest, items)
+                self.decoys = set(add_decoys(pytest, items))
 
         def groups(self, item):
             return test_id(item).split("[")[0].split("::")[:-1] or [test_id(item)]

@@ -93,6 +93,11 @@ impl<'e> Trial<'e> {
         u32::try_from(self.tests.len()).unwrap_or(u32::MAX)
     }
 
+    /// Returns the wall time of all runs so far.
+    pub fn spent(&self) -> Duration {
+        self.spent
+    }
+
     /// Returns how many files differ between the buggy and the fixed state.
     pub fn n_changes(&self) -> usize {
         self.bench.after.iter().filter(|edit| !self.bench.before.contains(edit)).count()
