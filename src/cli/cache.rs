@@ -47,7 +47,7 @@ fn show(session: &Session, cache: &Cache) -> Result<Exit> {
 fn collect(session: &Session, cache: &Cache, flags: &args::Gc) -> Result<Exit> {
     let kept = cache.kept()?;
     let all: u64 = kept.iter().map(|kept| kept.bytes).sum();
-    let limit = flags.max_gb.map(|gb| gb.saturating_mul(1_000_000_000));
+    let limit = flags.max_gb.map(|gb| (gb * 1e9) as u64);
     let oldest = flags.older_than.map(|days| SystemTime::now() - Duration::from_secs(days * 86_400));
     let chosen = choose(kept, all, limit, oldest);
     let bytes: u64 = chosen.iter().map(|kept| kept.bytes).sum();

@@ -7,10 +7,12 @@ use std::{
     sync::Mutex,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::{
     cache::Cache,
+    config::dataset_name,
+    git::Hinted,
     mine::Selection,
     record::{
         candidate::{Candidate, CommitVerdict},
@@ -30,8 +32,20 @@ pub const SELECTION: &str = "selection";
 const DATASETS: &str = "datasets";
 
 /// Returns the directory of a dataset: a bare name lies below `datasets/`, anything with a `/` is a path.
-pub fn directory(name: &str) -> PathBuf {
-    if name.contains('/') || name == "." || name == ".." { PathBuf::from(name) } else { Path::new(DATASETS).join(name) }
+///
+/// # Errors
+/// It is no name of a dataset, or something that is no directory lies there.
+pub fn directory(name: &str) -> Result<PathBuf> {
+    dataset_name(name).map_err(|why| anyhow!("use `{name}` as a dataset: {why}"))?;
+    let path = if name.contains('/') { PathBuf::from(name) } else { Path::new(DATASETS).join(name) };
+    if path.exists() && !path.is_dir() {
+        return Err(Hinted::error(
+            "it is no directory",
+            "name a dataset below `datasets/`, or the path of a directory that holds one or is to hold one",
+        ))
+        .with_context(|| format!("open dataset `{}`", path.display()));
+    }
+    Ok(path)
 }
 
 /// Opens the dataset that a command names, or the only one there is.
@@ -52,7 +66,7 @@ pub fn open_to_read(name: Option<&str>) -> Result<Store> {
 
 fn find(name: Option<&str>) -> Result<PathBuf> {
     if let Some(name) = name {
-        return Ok(directory(name));
+        return directory(name);
     }
     let mut found: Vec<String> = fs::read_dir(DATASETS)
         .map(|entries| {
@@ -62,7 +76,7 @@ fn find(name: Option<&str>) -> Result<PathBuf> {
         .unwrap_or_default();
     found.sort();
     match found.as_slice() {
-        [only] => Ok(directory(only)),
+        [only] => directory(only),
         [] => bail!(
             "find a dataset below `{DATASETS}`; make one with `curate mine --repo …` or name one with `--dataset`"
         ),

@@ -41,7 +41,7 @@ pub fn command(session: &Session, flags: &args::Mine) -> Result<Exit> {
     let run = settings(flags)?;
     check(&source, &run.mine)?;
     let name = flags.dataset.clone().unwrap_or_else(|| source.name.replace('/', "__"));
-    let store = Store::create(&dataset::directory(&name))?;
+    let store = Store::create(&dataset::directory(&name)?)?;
     output::write_manifest(&store, "mine", &run)?;
     let worked = mine(session, &cache, &store, &source, &run, flags.stop_after)?;
     let records = Records::load(&store)?;

@@ -42,7 +42,7 @@ pub fn command(session: &Session, flags: &args::Run) -> Result<Exit> {
         Ok(source)
     };
     let sources = run.repos.iter().map(resolve).collect::<Result<Vec<_>>>()?;
-    let store = Store::create(&dataset::directory(&name))?;
+    let store = Store::create(&dataset::directory(&name)?)?;
     output::write_manifest(&store, "run", &run)?;
     let mut worked = 0;
     for source in sources {
