@@ -158,9 +158,9 @@ pub struct Export {
     /// Directory to write, or one file ending in .jsonl; the default is exports/<consumer> in the dataset
     #[arg(long, value_name = "PATH")]
     pub out: Option<PathBuf>,
-    /// File format
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
+    /// File format; the default is Parquet, or what the ending of `--out` says
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
     /// Policies whose episodes may be imitated, besides those that are by default
     #[arg(long, value_enum, value_name = "POLICY", num_args = 1..)]
     pub include_policy: Vec<PolicyName>,

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::{
     cache::Cache,
     config::dataset_name,
+    files,
     git::Hinted,
     mine::Selection,
     record::{
@@ -82,6 +83,35 @@ fn find(name: Option<&str>) -> Result<PathBuf> {
         ),
         several => bail!("choose a dataset: `--dataset` must name one of {}", several.join(", ")),
     }
+}
+
+/// Files of a dataset that are not made from others.
+const OWNED: [&str; 5] = ["curate.db", "curate.db-wal", "curate.db-shm", "manifest.json", "outcomes.json"];
+
+/// Refuses to write where a dataset, this one or another, keeps what cannot be made again; with `fills`, what is written
+/// is a directory with files of names that the caller does not choose.
+///
+/// # Errors
+/// The path is a dataset's own file, or is to be filled and is a dataset's directory or one above this dataset.
+pub fn check_output(store: &Store, out: &Path, fills: bool) -> Result<()> {
+    let holds_dataset = |dir: &Path| dir.join("curate.db").is_file();
+    let is_owned = out.file_name().is_some_and(|name| OWNED.iter().any(|owned| name == *owned));
+    let why = if is_owned && holds_dataset(files::directory(out)) {
+        "the dataset keeps its records there"
+    } else if fills && (holds_dataset(out) || is_above(out, store.dir())?) {
+        "it is a dataset's directory, or one above it"
+    } else {
+        return Ok(());
+    };
+    let exports = store.dir().join("exports");
+    let hint = format!("name a place below `{}` or outside of the dataset", exports.display());
+    Err(Hinted::error(why, hint)).with_context(|| format!("write to `{}`", out.display()))
+}
+
+/// Says whether a directory is another one or holds it; one that is not there holds nothing.
+fn is_above(out: &Path, dir: &Path) -> Result<bool> {
+    let dir = dir.canonicalize().with_context(|| format!("find `{}`", dir.display()))?;
+    Ok(out.canonicalize().is_ok_and(|out| dir.starts_with(out)))
 }
 
 /// Finds repositories by what their records call them, once each.
@@ -162,5 +192,41 @@ impl Records {
         let tasks =
             self.validations.iter().filter_map(|(id, validation)| Some((id, validation.verdict.as_ref().ok()?)));
         tasks.filter_map(|(id, task)| Some((task, issue(id)?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_over_what_a_dataset_owns() {
+        let place = tempfile::tempdir().unwrap();
+        let [dir, other] = ["x", "y"].map(|name| place.path().join(name));
+        let store = Store::create(&dir).unwrap();
+        Store::create(&other).unwrap();
+        fs::create_dir(dir.join("exports")).unwrap();
+        let is_refused = |out: PathBuf, fills| check_output(&store, &out, fills).is_err();
+        for name in OWNED {
+            assert!(is_refused(dir.join(name), false) && is_refused(other.join(name), true), "{name}");
+        }
+        assert!(is_refused(dir.join("exports/../curate.db"), false));
+        for out in [dir.clone(), other, place.path().to_owned(), dir.join("exports/.."), "/".into()] {
+            assert!(is_refused(out.clone(), true), "{}", out.display());
+        }
+        for out in ["x/exports", "x/exports/trl", "x/new", "x/trl.jsonl", "z", "manifest.json"] {
+            assert!(!is_refused(place.path().join(out), true), "{out}");
+        }
+        assert!(!is_refused(dir.join("report.html"), false));
+        let error = check_output(&store, &dir.join("curate.db"), false).unwrap_err();
+        assert!(format!("{error:#}").contains(&dir.join("curate.db").display().to_string()), "{error:#}");
+        assert!(error.downcast_ref::<Hinted>().unwrap().hint.contains("exports"));
+    }
+
+    #[test]
+    fn a_file_where_a_dataset_should_be_is_refused_with_a_next_step() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = directory(file.path().to_str().unwrap()).unwrap_err();
+        assert!(error.downcast_ref::<Hinted>().unwrap().hint.contains("datasets/"), "{error:#}");
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     config,
     export::{self, Consumer, Format, TaskInput},
     files,
+    git::Hinted,
     record::{
         episode::{Grade, Message},
         id::Digest,
@@ -37,13 +38,32 @@ pub fn export_command(session: &Session, flags: &args::Export) -> Result<Exit> {
     settings.policies.extend(flags.include_policy.iter().copied());
     let records = Records::load(&store)?;
     let out = flags.out.clone().unwrap_or_else(|| export_path(&store, flags.consumer));
-    let format = if out.extension().is_some_and(|ending| ending == "jsonl") { Format::Jsonl } else { flags.format };
+    let format = format_of(&out, flags.format)?;
+    dataset::check_output(&store, &out, !is_jsonl(&out))?;
     let exported = export::export(&export_input(&store, &records)?, flags.consumer, format, &settings, &out)?;
     let mut text = format!("{} rows for {}\n", exported.rows, flags.consumer.name());
     text.extend(exported.dropped.iter().map(|(reason, n)| format!("  left out, {reason}: {n}\n")));
     text.extend(exported.files.iter().map(|file| format!("{}\n", file.display())));
     session.result(&exported, &text)?;
     Ok(if exported.rows == 0 { Exit::NothingUsable } else { Exit::Done })
+}
+
+fn is_jsonl(out: &Path) -> bool {
+    out.extension().is_some_and(|ending| ending == "jsonl")
+}
+
+/// Returns the format that was asked for, or else the one that the path's ending says.
+fn format_of(out: &Path, asked: Option<Format>) -> Result<Format> {
+    match (asked, is_jsonl(out)) {
+        (Some(Format::Parquet), true) => Err(Hinted::error(
+            "a Parquet export is a directory, and this ends like a file of JSON lines",
+            "leave `--format` out, or name a directory with `--out`",
+        ))
+        .with_context(|| format!("write a Parquet export to `{}`", out.display())),
+        (Some(Format::Parquet), false) => Ok(Format::Parquet),
+        (Some(Format::Jsonl), _) | (None, true) => Ok(Format::Jsonl),
+        (None, false) => Ok(Format::default()),
+    }
 }
 
 /// Returns where a consumer's export lies in a dataset.
@@ -90,6 +110,7 @@ pub fn report_command(session: &Session, flags: &args::Report) -> Result<Exit> {
     let store = dataset::open_to_read(flags.dataset.dataset.as_deref())?;
     let records = Records::load(&store)?;
     let page = flags.out.clone().unwrap_or_else(|| store.dir().join("report.html"));
+    dataset::check_output(&store, &page, false)?;
     let summary = report(&store, &records, Some(&page))?;
     session.result(&summary, &format!("{}\n{}", report::text(&summary), page.display()))?;
     Ok(Exit::Done)
