@@ -49,9 +49,9 @@ pub enum Command {
     Verify(Verify),
     /// Print the dataset's tables and write report.html
     Report(Report),
-    /// Print what is done, failed and left
+    /// Print what is done and failed, and what is left of the last mine, rollout and run
     Status(Status),
-    /// Print everything known of a commit, a task or an episode
+    /// Print everything known of a commit, a task or an episode; without one, list the tasks
     Why(Why),
     /// Say what this machine can do, and what mends each lack
     Doctor,
@@ -216,8 +216,8 @@ pub struct Status {
 
 #[derive(Args, Debug)]
 pub struct Why {
-    /// Commit (full or abbreviated), task or episode
-    pub subject: String,
+    /// Commit (full or abbreviated), task or episode; without it the tasks are listed
+    pub subject: Option<String>,
     #[command(flatten)]
     pub dataset: Dataset,
 }

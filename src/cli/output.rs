@@ -1,4 +1,4 @@
-//! `curate export`, `report` and `status`, and the forms in which records are shown.
+//! `curate export` and `report`, the manifest, and the forms in which records are shown.
 
 use std::{
     collections::BTreeMap,
@@ -116,13 +116,6 @@ pub fn report_command(session: &Session, flags: &args::Report) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-pub fn status_command(session: &Session, flags: &args::Status) -> Result<Exit> {
-    let store = dataset::open_to_read(flags.dataset.dataset.as_deref())?;
-    let summary = report(&store, &Records::load(&store)?, None)?;
-    session.result(&summary, &report::text(&summary))?;
-    Ok(Exit::Done)
-}
-
 /// Sums a dataset up, and writes the page where one is wanted.
 ///
 /// # Errors
@@ -142,7 +135,7 @@ pub fn report(store: &Store, records: &Records, page: Option<&Path>) -> Result<S
 pub struct Manifest {
     #[serde(default)]
     pub curate_version: String,
-    /// Resolved settings of each command's last run.
+    /// Resolved settings of each command's last run; with `tasks`, where a rollout was of some tasks only.
     #[serde(default)]
     pub settings: BTreeMap<String, serde_json::Value>,
     /// What the exports and the report were last made of, where `run` made them.
@@ -175,10 +168,10 @@ impl Manifest {
 ///
 /// # Errors
 /// As [`Manifest`].
-pub fn write_manifest(store: &Store, command: &str, run: &config::Run) -> Result<()> {
+pub fn write_manifest(store: &Store, command: &str, settings: &impl Serialize) -> Result<()> {
     let mut manifest = Manifest::read(store)?;
     env!("CARGO_PKG_VERSION").clone_into(&mut manifest.curate_version);
-    manifest.settings.insert(command.to_owned(), json!(run));
+    manifest.settings.insert(command.to_owned(), json!(settings));
     manifest.write(store)
 }
 
