@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
+use super::mine::date;
 use crate::{
     config::{Limit, MineUnit, bounds, dataset_name},
     export::{Consumer, Format},
@@ -80,10 +81,10 @@ pub struct Mine {
     #[arg(long)]
     pub branch: Option<String>,
     /// Only commits at or after this day (YYYY-MM-DD)
-    #[arg(long, value_name = "DAY")]
+    #[arg(long, value_name = "DAY", value_parser = date)]
     pub since: Option<String>,
     /// Only commits before this day
-    #[arg(long, value_name = "DAY")]
+    #[arg(long, value_name = "DAY", value_parser = date)]
     pub until: Option<String>,
     /// Candidates to keep, newest first; or tasks to make, from the likeliest candidates on (`20tasks`, `"20 tasks"`)
     #[arg(long, value_name = "N|N tasks")]
@@ -272,6 +273,8 @@ mod tests {
             "mine --repo x --dataset ..",
             "rollout --policy noop --max-steps 0",
             "rollout --policy noop --samples 10001",
+            "mine --repo x --since yesterday",
+            "mine --repo x --until 9999-12-31",
             "status --dataset .",
             "status --dataset=",
             "cache gc --older-than 18446744073709551615",

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
+use rustix::fs::{Access, access};
 
 use crate::{
     cache::Cache,
@@ -54,7 +55,33 @@ pub fn directory(name: &str) -> Result<PathBuf> {
 /// # Errors
 /// None is named and there is not exactly one, or it cannot be opened.
 pub fn open(name: Option<&str>) -> Result<Store> {
-    Store::open(&find(name)?)
+    let dir = find(name)?;
+    check_writable(&dir)?;
+    Store::open(&dir)
+}
+
+/// Opens the dataset of this name, and makes it where there is none.
+///
+/// # Errors
+/// It cannot be opened or made.
+pub fn create(name: &str) -> Result<Store> {
+    let dir = directory(name)?;
+    check_writable(&dir)?;
+    Store::create(&dir)
+}
+
+/// Refuses a dataset that can only be read; one that is not there yet is no concern of ours.
+fn check_writable(dir: &Path) -> Result<()> {
+    let paths = [dir.to_owned(), dir.join("curate.db")];
+    let is_locked = |path: &&PathBuf| path.exists() && access(*path, Access::WRITE_OK).is_err();
+    match paths.iter().find(is_locked) {
+        Some(path) => Err(Hinted::error(
+            "it can only be read",
+            "make it writable, or copy the dataset to where it is; `export`, `report`, `status`, `why` and `grade` only read",
+        ))
+        .with_context(|| format!("write to `{}`", path.display())),
+        None => Ok(()),
+    }
 }
 
 /// As [`open`], for commands that only read; the dataset may be where nothing can be written.

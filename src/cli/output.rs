@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::{
     config,
+    console::counted,
     export::{self, Consumer, Format, TaskInput},
     files,
     git::Hinted,
@@ -41,11 +42,26 @@ pub fn export_command(session: &Session, flags: &args::Export) -> Result<Exit> {
     let format = format_of(&out, flags.format)?;
     dataset::check_output(&store, &out, !is_jsonl(&out))?;
     let exported = export::export(&export_input(&store, &records)?, flags.consumer, format, &settings, &out)?;
-    let mut text = format!("{} rows for {}\n", exported.rows, flags.consumer.name());
+    let mut text = format!("{} for {}\n", counted(exported.rows, "row"), flags.consumer.name());
     text.extend(exported.dropped.iter().map(|(reason, n)| format!("  left out, {reason}: {n}\n")));
+    if exported.rows == 0 {
+        text.push_str(&format!("  {}\n", why_empty(flags.consumer, &records)));
+    }
     text.extend(exported.files.iter().map(|file| format!("{}\n", file.display())));
     session.result(&exported, &text)?;
     Ok(if exported.rows == 0 { Exit::NothingUsable } else { Exit::Done })
+}
+
+/// Says why an export has no row, and what to do.
+fn why_empty(consumer: Consumer, records: &Records) -> &'static str {
+    match consumer {
+        _ if records.tasks().is_empty() => "the dataset has no task with an issue text yet; `curate mine` makes them",
+        Consumer::Trl if records.episodes.is_empty() => "no episode is graded yet; `curate rollout` makes them",
+        Consumer::Trl => {
+            "no episode is left: they must be resolved, and of a policy that may be imitated (`--include-policy`)"
+        }
+        Consumer::VerlRl | Consumer::SweBench => "every task was left out",
+    }
 }
 
 fn is_jsonl(out: &Path) -> bool {

@@ -53,8 +53,11 @@ pub fn command(session: &Session, flags: &args::Rollout) -> Result<Exit> {
     };
     let worked = episodes(session, &cache, &store, &tasks, &run, &trace)?;
     if worked == 0 {
-        let again = if flags.trace { "; `curate why <episode>` shows each step" } else { "" };
-        session.console.message(&format!("Nothing to do: every episode was done before{again}."));
+        session.console.message("Nothing to do: every episode was done before.");
+        if flags.trace {
+            let (id, policy, seed) = (&tasks[0].0.public.instance_id, flags.policy.name(), flags.seed);
+            session.console.message(&format!("`curate why {id}.{policy}.{seed}.0` shows its steps."));
+        }
     }
     let summary = report::summary(&output::report_input(&store, &Records::load(&store)?));
     session.result(&summary, &report::text(&summary))?;

@@ -10,18 +10,19 @@ use crate::{
     config::Episodes,
     record::episode::{Episode, PolicyName},
     report,
+    store::Store,
 };
 
 use super::{
     Session, args,
-    dataset::{self, Records},
+    dataset::{self, Records, SELECTION},
     exit::Exit,
     output::{self, Manifest},
 };
 
 /// What a stage has not come to.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Left {
+struct Rest {
     stage: &'static str,
     /// Whose episodes they are.
     policy: Option<PolicyName>,
@@ -33,7 +34,7 @@ pub fn command(session: &Session, flags: &args::Status) -> Result<Exit> {
     let store = dataset::open_to_read(flags.dataset.dataset.as_deref())?;
     let records = Records::load(&store)?;
     let summary = output::report(&store, &records, None)?;
-    let mut left = left_of_mining(&records);
+    let mut left = left_of_mining(&store, &records)?;
     let played: Vec<&Episode> = records.episodes.iter().map(|(episode, _)| episode).collect();
     left.extend(left_of_rollouts(&planned(&Manifest::read(&store)?, &records)?, &played));
     left.retain(|left| left.n_left > 0);
@@ -43,15 +44,17 @@ pub fn command(session: &Session, flags: &args::Status) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn left_of_mining(records: &Records) -> Vec<Left> {
+fn left_of_mining(store: &Store, records: &Records) -> Result<Vec<Rest>> {
+    let has_selection = !store.entries(SELECTION)?.is_empty();
     let n_built = records.builds.values().filter(|build| build.is_ok()).count();
     let n_valid = records.validations.values().filter(|validation| validation.verdict.is_ok()).count();
-    let left = |stage, n_all: usize, n_done| Left { stage, policy: None, n_left: n_all.saturating_sub(n_done), n_all };
-    vec![
+    let left = |stage, n_all: usize, n_done| Rest { stage, policy: None, n_left: n_all.saturating_sub(n_done), n_all };
+    Ok(vec![
+        left("select", 1, usize::from(has_selection)),
         left("build", records.candidates.len(), records.builds.len()),
         left("validate", n_built, records.validations.len()),
         left("issue", n_valid, records.issues.len()),
-    ]
+    ])
 }
 
 /// Samples asked for, by policy, seed and task.
@@ -78,7 +81,7 @@ fn planned(manifest: &Manifest, records: &Records) -> Result<Planned> {
 }
 
 /// Returns what is left by policy; an episode counts as done once it is graded.
-fn left_of_rollouts(planned: &Planned, played: &[&Episode]) -> Vec<Left> {
+fn left_of_rollouts(planned: &Planned, played: &[&Episode]) -> Vec<Rest> {
     let mut by_policy: BTreeMap<PolicyName, (usize, usize)> = BTreeMap::new();
     for ((policy, _, _), samples) in planned {
         by_policy.entry(*policy).or_default().1 += *samples as usize;
@@ -89,7 +92,7 @@ fn left_of_rollouts(planned: &Planned, played: &[&Episode]) -> Vec<Left> {
             by_policy.entry(episode.policy).or_default().0 += 1;
         }
     }
-    let left = |(policy, (n_done, n_all)): (PolicyName, (usize, usize))| Left {
+    let left = |(policy, (n_done, n_all)): (PolicyName, (usize, usize))| Rest {
         stage: "rollout",
         policy: Some(policy),
         n_left: n_all - n_done,
@@ -98,11 +101,11 @@ fn left_of_rollouts(planned: &Planned, played: &[&Episode]) -> Vec<Left> {
     by_policy.into_iter().map(left).collect()
 }
 
-fn text(left: &[Left]) -> String {
+fn text(left: &[Rest]) -> String {
     if left.is_empty() {
         return String::from("\n  left          nothing\n");
     }
-    let line = |Left { stage, policy, n_left, n_all }: &Left| {
+    let line = |Rest { stage, policy, n_left, n_all }: &Rest| {
         let policy = policy.map_or("", PolicyName::name);
         format!("  left          {:<17} {n_left} of {n_all}\n", format!("{stage} {policy}").trim_end())
     };

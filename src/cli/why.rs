@@ -3,11 +3,14 @@
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
-use crate::record::{
-    candidate::{CommitVerdict, RejectReason},
-    strength::{HunkStrength, Strength},
-    suite::{Selection, Status, SuiteOutcome, SuiteRun},
-    task::{Difficulty, EvidenceLabel, FairnessItem, HiddenTask, Validation},
+use crate::{
+    console::counted,
+    record::{
+        candidate::{CommitVerdict, RejectReason},
+        strength::{HunkStrength, Strength},
+        suite::{Selection, Status, SuiteOutcome, SuiteRun},
+        task::{Difficulty, EvidenceLabel, FairnessItem, HiddenTask, Validation},
+    },
 };
 
 use super::{
@@ -58,8 +61,9 @@ fn list(session: &Session, records: &Records) -> Result<Exit> {
         .collect();
     let row = |(id, label, issue): &(&str, EvidenceLabel, String)| format!("{id}  {label:?}  {issue}\n");
     let json = |(id, label, issue): &(&str, EvidenceLabel, String)| json!({ "instance_id": id, "label": label, "issue": issue });
-    if rows.is_empty() {
+    if rows.is_empty() && !session.json {
         session.console.message("There is no task yet; `curate mine` makes them, `curate status` says what is left.");
+        return Ok(Exit::Done);
     }
     let json: Vec<Value> = rows.iter().map(json).collect();
     session.result(&json!({ "tasks": json }), &rows.iter().map(row).collect::<String>())?;
@@ -193,9 +197,12 @@ fn hidden_text(hidden: &HiddenTask) -> String {
     let Difficulty { files, hunks, lines_added, lines_removed, entities, frame_distance } = hidden.difficulty;
     let distance = frame_distance.map_or("unknown".to_owned(), |distance| distance.to_string());
     let mut text = format!(
-        "    {}: {files} files, {hunks} hunks, +{lines_added} -{lines_removed} lines, {entities} functions and types, \
+        "    {}: {}, {}, +{lines_added} -{lines_removed} lines, {}, \
          frame distance {distance}\n",
-        hidden.change_kind.name()
+        hidden.change_kind.name(),
+        counted(files as usize, "file"),
+        counted(hunks as usize, "hunk"),
+        counted(entities as usize, "definition")
     );
     for FairnessItem { kind, text: item, test_path, test_line, .. } in &hidden.fairness {
         text.push_str(&format!("    needed: {kind:?} `{item}` ({test_path}:{test_line})\n"));
@@ -211,16 +218,18 @@ fn run_text(run: &SuiteRun) -> String {
         Selection::All => "whole suite".to_owned(),
         Selection::Files(files) => files.join(" "),
         Selection::Tests(tests) if tests.len() == 1 => tests[0].clone(),
-        Selection::Tests(tests) => format!("{} tests", tests.len()),
-        Selection::Alone(tests) => format!("{} tests, each alone", tests.len()),
+        Selection::Tests(tests) => counted(tests.len(), "test"),
+        Selection::Alone(tests) => counted(tests.len(), "test") + ", each alone",
     };
     let outcome = match &run.outcome {
         SuiteOutcome::NotRun(failure) => format!("not run, {failure}"),
         SuiteOutcome::Ran(report) => {
             let n_passed = report.tests.values().filter(|result| result.status == Status::Passed).count();
             let whole = if report.complete { "" } else { ", incomplete" };
-            let errors = report.collection_errors.len();
-            let errors = if errors == 0 { String::new() } else { format!(", {errors} files not collected") };
+            let errors = match report.collection_errors.len() {
+                0 => String::new(),
+                n => format!(", {} not collected", counted(n, "file")),
+            };
             format!("{n_passed} of {} passed{errors}{whole}", report.tests.len())
         }
     };
