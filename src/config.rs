@@ -1,10 +1,12 @@
-//! Typed settings of every stage. Flags override the file, the file overrides the defaults; unknown keys are errors.
+//! Typed settings of every stage. Flags override the file, the file overrides the defaults; unknown keys are errors,
+//! and so are values out of [`bounds`].
 
-use serde::{Deserialize, Serialize};
+pub mod bounds;
 
-use std::{path::Path, str::FromStr};
+use std::{fmt, path::Path, str::FromStr};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 
 use crate::record::episode::PolicyName;
 
@@ -30,10 +32,38 @@ impl Run {
     /// Reads a TOML file.
     ///
     /// # Errors
-    /// It cannot be read, is not TOML, or has an unknown key or a wrong type; the message names the place.
+    /// It cannot be read, is not TOML, has an unknown key, a wrong type or a value out of bounds, or names no repository;
+    /// the message names the place.
     pub fn read(path: &Path) -> Result<Run> {
         let text = std::fs::read_to_string(path).with_context(|| format!("read config `{}`", path.display()))?;
-        toml::from_str(&text).with_context(|| format!("understand config `{}`", path.display()))
+        Run::parse(&text).with_context(|| format!("understand config `{}`", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<Run> {
+        bounds::check(&text.parse()?).map_err(|why| anyhow!(why))?;
+        let run: Run = toml::from_str(text)?;
+        if run.repos.is_empty() {
+            bail!("it names no repository: `repos` must list paths, URLs or names of repositories");
+        }
+        if let Some(name) = &run.dataset {
+            dataset_name(name).map_err(|why| anyhow!("`dataset = \"{name}\"`: {why}"))?;
+        }
+        Ok(run)
+    }
+}
+
+/// Checks how a dataset is called.
+///
+/// # Errors
+/// Neither a name nor a path that ends in one.
+pub fn dataset_name(text: &str) -> Result<String, String> {
+    match Path::new(text).file_name() {
+        Some(_) => Ok(text.to_owned()),
+        None => {
+            Err("a dataset is a name below `datasets/`, like `demo`, or a path with a `/` that ends in a name, like \
+                     `./demo`"
+                .to_owned())
+        }
     }
 }
 
@@ -92,38 +122,46 @@ pub struct Mine {
 }
 
 /// Where mining stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "LimitText", into = "LimitText")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     Candidates(usize),
     Tasks(usize),
 }
 
-/// How a limit is written: a number of candidates, or a number and what it counts.
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum LimitText {
-    Number(usize),
-    Text(String),
-}
-
-impl From<Limit> for LimitText {
-    fn from(limit: Limit) -> LimitText {
-        match limit {
-            Limit::Candidates(number) => LimitText::Number(number),
-            Limit::Tasks(number) => LimitText::Text(format!("{number} tasks")),
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Limit::Candidates(number) => serializer.serialize_u64(*number as u64),
+            Limit::Tasks(number) => serializer.serialize_str(&format!("{number} tasks")),
         }
     }
 }
 
-impl TryFrom<LimitText> for Limit {
-    type Error = String;
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Limit, D::Error> {
+        struct Text;
 
-    fn try_from(text: LimitText) -> Result<Limit, String> {
-        match text {
-            LimitText::Number(number) => number.to_string().parse(),
-            LimitText::Text(text) => text.parse(),
+        impl Visitor<'_> for Text {
+            type Value = Limit;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of candidates, or a text like \"20 tasks\"")
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Limit, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Limit, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Limit, E> {
+                text.parse().map_err(E::custom)
+            }
         }
+
+        deserializer.deserialize_any(Text)
     }
 }
 
@@ -133,12 +171,14 @@ impl FromStr for Limit {
     fn from_str(text: &str) -> Result<Limit, String> {
         let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(end);
-        let number: usize = number.parse().map_err(|_| format!("`{text}` does not begin with a number"))?;
-        match (number, unit.trim()) {
-            (0, _) => Err("it must be at least 1".to_owned()),
-            (_, "" | "candidate" | "candidates") => Ok(Limit::Candidates(number)),
-            (_, "task" | "tasks") => Ok(Limit::Tasks(number)),
-            (_, other) => Err(format!("`{other}` is neither `candidates` nor `tasks`")),
+        if number.is_empty() {
+            return Err(format!("`{text}` does not begin with a number"));
+        }
+        let number = bounds::number("limit", number)?;
+        match unit.trim() {
+            "" | "candidate" | "candidates" => Ok(Limit::Candidates(number)),
+            "task" | "tasks" => Ok(Limit::Tasks(number)),
+            other => Err(format!("`{other}` is neither `candidates` nor `tasks`")),
         }
     }
 }
@@ -343,5 +383,24 @@ mod tests {
         assert_eq!(read("limit = '3 tasks'").unwrap(), Some(Limit::Tasks(3)));
         assert!(read("limit = 0").is_err());
         assert_eq!(serde_json::to_string(&Limit::Candidates(3)).unwrap(), "3");
+        let too_large = "99999999999999999999".parse::<Limit>().unwrap_err();
+        assert_eq!(too_large, "it must be a whole number from 1 to 1000000000");
+        let wrong_type = read("limit = true").unwrap_err().to_string();
+        assert!(wrong_type.contains("a number of candidates, or a text like \"20 tasks\""), "{wrong_type}");
+    }
+
+    #[test]
+    fn a_configuration_names_repositories_and_a_dataset_that_can_be_one() {
+        let refused = |text: &str| Run::parse(text).unwrap_err().to_string();
+        assert!(refused("").contains("names no repository") && refused("repos = []").contains("`repos = []`"));
+        for name in ["", ".", "..", "../..", "/", "a/.."] {
+            assert!(
+                refused(&format!("repos = ['demo']\ndataset = '{name}'")).contains("a dataset is a name"),
+                "{name}"
+            );
+        }
+        for name in ["demo", "./demo", "/data/demo/"] {
+            Run::parse(&format!("repos = ['demo']\ndataset = '{name}'")).unwrap();
+        }
     }
 }

@@ -113,6 +113,11 @@ impl Drop for Progress {
     }
 }
 
+/// Returns a number with what it counts: `1 file`, `2 files`.
+pub fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 fn write_stderr(text: &str) {
     // Nothing is left to report a closed standard error to.
     let _ = writeln!(std::io::stderr().lock(), "{}", harmless(text));
@@ -130,5 +135,15 @@ mod tests {
     #[test]
     fn a_terminal_is_told_nothing_by_what_is_shown() {
         assert_eq!(harmless("a\x1b[2Jb\x07\r\n\tc é"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}\n\tc é");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!([0, 1, 2].map(|n| counted(n, "file")), ["0 files", "1 file", "2 files"]);
     }
 }

@@ -49,12 +49,14 @@ impl Partial {
     pub fn create(target: &Path) -> Result<Partial> {
         let name = target.file_name().with_context(|| format!("write `{}`: it names no file", target.display()))?;
         let partial = target.with_file_name(format!(".{}.partial", name.to_string_lossy()));
-        let context = || format!("create `{}`", partial.display());
+        let context = || format!("write `{}`", target.display());
         let file = File::options().write(true).create(true).truncate(false).open(&partial).with_context(context)?;
         let file = Lockable(file);
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => bail!("write `{}`: another process is writing it", target.display()),
+            Err(TryLockError::WouldBlock) => {
+                bail!("write `{}`: another process is writing it; try again when it is done", target.display())
+            }
             Err(TryLockError::Error(error)) => return Err(error).with_context(context),
         }
         file.set_len(0).with_context(context)?;
@@ -172,5 +174,8 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(write(dir.path(), b"a directory").is_err());
+        let nowhere = dir.path().join("nowhere/b.json");
+        let error = write(&nowhere, b"").unwrap_err().to_string();
+        assert_eq!(error, format!("write `{}`", nowhere.display()));
     }
 }

@@ -76,9 +76,21 @@ pub fn find(cache: &Cache) -> Result<PathBuf> {
         return Ok(path);
     }
     let dir = cache.publish("tools", &format!("uv-{VERSION}"), |dir| -> Result<()> {
-        download(dir).with_context(|| format!("provision uv {VERSION} (hint: install uv, or make the index reachable)"))
+        download(dir).map_err(|error| {
+            let hint = next_step(&format!("{error:#}"));
+            error.context(format!("provision uv {VERSION} (hint: {hint})"))
+        })
     })?;
     Ok(dir.join("uv"))
+}
+
+/// Returns what to do about a download that failed.
+fn next_step(error: &str) -> &'static str {
+    if is_full_disk(error) {
+        "free some space on the disk of the cache, `curate cache gc` helps"
+    } else {
+        "install uv, or make the index reachable"
+    }
 }
 
 fn on_path() -> Option<PathBuf> {
@@ -320,6 +332,12 @@ mod tests {
             trouble_of_the_machine(&missing.replace("client error (404", "server error (503")),
             Some("no_network")
         );
+    }
+
+    #[test]
+    fn a_full_disk_is_not_mended_by_installing_uv() {
+        assert!(next_step("write `/c/uv`: No space left on device (os error 28)").contains("free some space"));
+        assert!(next_step("read `https://x/`: dns error").contains("install uv"));
     }
 
     #[test]

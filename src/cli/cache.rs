@@ -47,28 +47,30 @@ fn show(session: &Session, cache: &Cache) -> Result<Exit> {
 fn collect(session: &Session, cache: &Cache, flags: &args::Gc) -> Result<Exit> {
     let kept = cache.kept()?;
     let all: u64 = kept.iter().map(|kept| kept.bytes).sum();
-    let limit = flags.max_gb.map(|gb| gb.saturating_mul(1_000_000_000));
+    let limit = flags.max_gb.map(|gb| gb * 1e9);
     let oldest = flags.older_than.map(|days| SystemTime::now() - Duration::from_secs(days * 86_400));
     let chosen = choose(kept, all, limit, oldest);
     let bytes: u64 = chosen.iter().map(|kept| kept.bytes).sum();
     if !flags.dry_run {
         cache.collect(&chosen)?;
     }
+    let n_entries = if chosen.len() == 1 { "1 entry".to_owned() } else { format!("{} entries", chosen.len()) };
     let verb = if flags.dry_run { "would be removed" } else { "removed" };
-    let text = format!("{} entries, {} {verb}; {} stay", chosen.len(), size(bytes), size(all - bytes));
+    let text = format!("{}, {} {verb}; {} stay", n_entries, size(bytes), size(all - bytes));
     session.result(&Holding { entries: chosen.len(), bytes }, &text)?;
     Ok(Exit::Done)
 }
 
 /// Returns the entries that are too old, then the oldest until the rest fits.
-fn choose(kept: Vec<Kept>, all: u64, limit: Option<u64>, oldest: Option<SystemTime>) -> Vec<Kept> {
+fn choose(kept: Vec<Kept>, all: u64, limit: Option<f64>, oldest: Option<SystemTime>) -> Vec<Kept> {
     let mut candidates: Vec<Kept> = kept.into_iter().filter(|kept| kept.is_collected).collect();
     candidates.sort_by_key(|kept| kept.last_used);
     let mut left = all;
     candidates
         .into_iter()
         .filter(|kept| {
-            let goes = oldest.is_some_and(|oldest| kept.last_used < oldest) || limit.is_some_and(|limit| left > limit);
+            let goes =
+                oldest.is_some_and(|oldest| kept.last_used < oldest) || limit.is_some_and(|limit| left as f64 > limit);
             left -= if goes { kept.bytes } else { 0 };
             goes
         })
@@ -99,7 +101,7 @@ mod tests {
         };
         let all = || vec![kept("b", 2, true), kept("a", 1, true), kept("tool", 0, false), kept("c", 3, true)];
         let names = |chosen: Vec<Kept>| chosen.iter().map(|kept| kept.path.display().to_string()).collect::<String>();
-        assert_eq!(names(choose(all(), 40, Some(25), None)), "ab");
+        assert_eq!(names(choose(all(), 40, Some(25.0), None)), "ab");
         assert_eq!(names(choose(all(), 40, None, Some(at(2)))), "a");
         assert_eq!(names(choose(all(), 40, None, None)), "");
         assert_eq!(size(1_500_000_000), "1.5 GB");

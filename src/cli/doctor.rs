@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::{
     cache::Cache,
     interpreters,
+    record::failure::is_full_disk,
     sandbox::{self, Backend},
     uv,
 };
@@ -148,7 +149,11 @@ fn python(cache: &Cache) -> Vec<Finding> {
 fn finding(name: &'static str, optional: bool, result: Result<String, &anyhow::Error>, mend: &str) -> Finding {
     match result {
         Ok(detail) => Finding { name, ok: true, optional, detail, mend: String::new() },
-        Err(error) => Finding { name, ok: false, optional, detail: format!("{error:#}"), mend: mend.to_owned() },
+        Err(error) => {
+            let detail = format!("{error:#}");
+            let mend = if is_full_disk(&detail) { "free some space on that disk" } else { mend };
+            Finding { name, ok: false, optional, detail, mend: mend.to_owned() }
+        }
     }
 }
 

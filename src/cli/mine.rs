@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::{
     cache::Cache,
@@ -41,7 +41,7 @@ pub fn command(session: &Session, flags: &args::Mine) -> Result<Exit> {
     let run = settings(flags)?;
     check(&source, &run.mine)?;
     let name = flags.dataset.clone().unwrap_or_else(|| source.name.replace('/', "__"));
-    let store = Store::create(&dataset::directory(&name))?;
+    let store = dataset::create(&name)?;
     output::write_manifest(&store, "mine", &run)?;
     let worked = mine(session, &cache, &store, &source, &run, flags.stop_after)?;
     let records = Records::load(&store)?;
@@ -106,12 +106,28 @@ pub fn check(source: &Source, settings: &config::Mine) -> Result<()> {
     basis(source, settings).map(drop)
 }
 
+/// Checks a date of a selection.
+///
+/// # Errors
+/// It is none, or so far off that it is no instant.
+pub fn date(text: &str) -> Result<String, String> {
+    let settings = config::Mine { since: Some(text.to_owned()), ..config::Mine::default() };
+    match mine::check_dates(&settings) {
+        Ok(()) => Ok(text.to_owned()),
+        Err(_) => {
+            Err("a day looks like 2024-03-01, an instant like 2024-03-01T12:00:00Z, up to the year 9998".to_owned())
+        }
+    }
+}
+
 /// Returns what the names in the settings stand for now, and what of the history is there.
 fn basis(source: &Source, settings: &config::Mine) -> Result<impl serde::Serialize> {
     let repo = Repo::open(&source.path)?;
     let tip = repo.tip(settings.branch.as_deref())?.map(|tip| tip.to_string());
     let commits = settings.commits.iter().map(|name| repo.resolve(name)).collect::<Result<Vec<_>>>()?;
-    mine::check_dates(settings)?;
+    for given in settings.since.iter().chain(&settings.until) {
+        date(given).map_err(|why| anyhow!("read date `{given}`: {why}"))?;
+    }
     Ok((tip, commits, repo.boundary()))
 }
 
@@ -129,10 +145,16 @@ pub fn mine(
     stop_after: StopAfter,
 ) -> Result<u64> {
     let (worked, key) = select(session, store, source, &run.mine)?;
+    let selection: Selection = store.get(SELECTION, &source.name)?.unwrap_or_default();
+    if selection.candidates.is_empty() && !Repo::open(&source.path)?.boundary().is_empty() {
+        session.console.message(&format!(
+            "No candidate in `{}`, which is a shallow clone; deepen it with `git fetch --unshallow`.",
+            source.name
+        ));
+    }
     if stop_after == StopAfter::Select {
         return Ok(worked);
     }
-    let selection: Selection = store.get(SELECTION, &source.name)?.unwrap_or_default();
     let (lab, locator) = (session.lab(cache)?, Locator::new(cache));
     let steps = Steps { session, store, source, run, stop_after, lab: &lab, locator: &locator };
     Ok(worked

@@ -11,6 +11,7 @@ mod output;
 mod rollout;
 mod run;
 mod stages;
+mod status;
 mod verify;
 mod why;
 
@@ -71,7 +72,7 @@ fn dispatch(session: &Session, command: Command) -> Result<Exit> {
         Command::Grade(flags) => rollout::grade_command(session, &flags),
         Command::Verify(flags) => verify::command(session, &flags),
         Command::Report(flags) => output::report_command(session, &flags),
-        Command::Status(flags) => output::status_command(session, &flags),
+        Command::Status(flags) => status::command(session, &flags),
         Command::Why(flags) => why::command(session, &flags),
         Command::Doctor => doctor::command(session),
         Command::Cache(flags) => cache::command(session, &flags),

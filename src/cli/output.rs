@@ -1,4 +1,4 @@
-//! `curate export`, `report` and `status`, and the forms in which records are shown.
+//! `curate export` and `report`, the manifest, and the forms in which records are shown.
 
 use std::{
     collections::BTreeMap,
@@ -12,8 +12,10 @@ use serde_json::json;
 
 use crate::{
     config,
+    console::counted,
     export::{self, Consumer, Format, TaskInput},
     files,
+    git::Hinted,
     record::{
         episode::{Grade, Message},
         id::Digest,
@@ -37,13 +39,47 @@ pub fn export_command(session: &Session, flags: &args::Export) -> Result<Exit> {
     settings.policies.extend(flags.include_policy.iter().copied());
     let records = Records::load(&store)?;
     let out = flags.out.clone().unwrap_or_else(|| export_path(&store, flags.consumer));
-    let format = if out.extension().is_some_and(|ending| ending == "jsonl") { Format::Jsonl } else { flags.format };
+    let format = format_of(&out, flags.format)?;
+    dataset::check_output(&store, &out, !is_jsonl(&out))?;
     let exported = export::export(&export_input(&store, &records)?, flags.consumer, format, &settings, &out)?;
-    let mut text = format!("{} rows for {}\n", exported.rows, flags.consumer.name());
+    let mut text = format!("{} for {}\n", counted(exported.rows, "row"), flags.consumer.name());
     text.extend(exported.dropped.iter().map(|(reason, n)| format!("  left out, {reason}: {n}\n")));
+    if exported.rows == 0 {
+        text.push_str(&format!("  {}\n", why_empty(flags.consumer, &records)));
+    }
     text.extend(exported.files.iter().map(|file| format!("{}\n", file.display())));
     session.result(&exported, &text)?;
     Ok(if exported.rows == 0 { Exit::NothingUsable } else { Exit::Done })
+}
+
+/// Says why an export has no row, and what to do.
+fn why_empty(consumer: Consumer, records: &Records) -> &'static str {
+    match consumer {
+        _ if records.tasks().is_empty() => "the dataset has no task with an issue text yet; `curate mine` makes them",
+        Consumer::Trl if records.episodes.is_empty() => "no episode is graded yet; `curate rollout` makes them",
+        Consumer::Trl => {
+            "no episode is left: they must be resolved, and of a policy that may be imitated (`--include-policy`)"
+        }
+        Consumer::VerlRl | Consumer::SweBench => "every task was left out",
+    }
+}
+
+fn is_jsonl(out: &Path) -> bool {
+    out.extension().is_some_and(|ending| ending == "jsonl")
+}
+
+/// Returns the format that was asked for, or else the one that the path's ending says.
+fn format_of(out: &Path, asked: Option<Format>) -> Result<Format> {
+    match (asked, is_jsonl(out)) {
+        (Some(Format::Parquet), true) => Err(Hinted::error(
+            "a Parquet export is a directory, and this ends like a file of JSON lines",
+            "leave `--format` out, or name a directory with `--out`",
+        ))
+        .with_context(|| format!("write a Parquet export to `{}`", out.display())),
+        (Some(Format::Parquet), false) => Ok(Format::Parquet),
+        (Some(Format::Jsonl), _) | (None, true) => Ok(Format::Jsonl),
+        (None, false) => Ok(Format::default()),
+    }
 }
 
 /// Returns where a consumer's export lies in a dataset.
@@ -90,15 +126,9 @@ pub fn report_command(session: &Session, flags: &args::Report) -> Result<Exit> {
     let store = dataset::open_to_read(flags.dataset.dataset.as_deref())?;
     let records = Records::load(&store)?;
     let page = flags.out.clone().unwrap_or_else(|| store.dir().join("report.html"));
+    dataset::check_output(&store, &page, false)?;
     let summary = report(&store, &records, Some(&page))?;
     session.result(&summary, &format!("{}\n{}", report::text(&summary), page.display()))?;
-    Ok(Exit::Done)
-}
-
-pub fn status_command(session: &Session, flags: &args::Status) -> Result<Exit> {
-    let store = dataset::open_to_read(flags.dataset.dataset.as_deref())?;
-    let summary = report(&store, &Records::load(&store)?, None)?;
-    session.result(&summary, &report::text(&summary))?;
     Ok(Exit::Done)
 }
 
@@ -121,7 +151,7 @@ pub fn report(store: &Store, records: &Records, page: Option<&Path>) -> Result<S
 pub struct Manifest {
     #[serde(default)]
     pub curate_version: String,
-    /// Resolved settings of each command's last run.
+    /// Resolved settings of each command's last run; with `tasks`, where a rollout was of some tasks only.
     #[serde(default)]
     pub settings: BTreeMap<String, serde_json::Value>,
     /// What the exports and the report were last made of, where `run` made them.
@@ -154,10 +184,10 @@ impl Manifest {
 ///
 /// # Errors
 /// As [`Manifest`].
-pub fn write_manifest(store: &Store, command: &str, run: &config::Run) -> Result<()> {
+pub fn write_manifest(store: &Store, command: &str, settings: &impl Serialize) -> Result<()> {
     let mut manifest = Manifest::read(store)?;
     env!("CARGO_PKG_VERSION").clone_into(&mut manifest.curate_version);
-    manifest.settings.insert(command.to_owned(), json!(run));
+    manifest.settings.insert(command.to_owned(), json!(settings));
     manifest.write(store)
 }
 

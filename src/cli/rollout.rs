@@ -3,6 +3,7 @@
 use std::{fs, io::Read, path::Path};
 
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 
 use crate::{
     cache::Cache,
@@ -30,13 +31,18 @@ pub fn command(session: &Session, flags: &args::Rollout) -> Result<Exit> {
     let mut run = config::Run::default();
     run.rollout.max_steps = flags.max_steps.unwrap_or(run.rollout.max_steps);
     run.episodes = vec![config::Episodes { policy: flags.policy, samples: flags.samples, seed: flags.seed }];
-    output::write_manifest(&store, "rollout", &run)?;
     let records = Records::load(&store)?;
     let mut tasks = named(&records, &flags.task)?;
     tasks.truncate(flags.limit.unwrap_or(usize::MAX));
     if flags.trace {
         tasks.truncate(1);
     }
+    let mut settings = json!(run);
+    if tasks.len() < records.tasks().len() {
+        let ids: Vec<&String> = tasks.iter().map(|(task, _)| &task.public.instance_id).collect();
+        settings["tasks"] = json!(ids);
+    }
+    output::write_manifest(&store, "rollout", &settings)?;
     if tasks.is_empty() {
         bail!("find a task in `{}`; make some with `curate mine`", store.dir().display());
     }
@@ -48,6 +54,10 @@ pub fn command(session: &Session, flags: &args::Rollout) -> Result<Exit> {
     let worked = episodes(session, &cache, &store, &tasks, &run, &trace)?;
     if worked == 0 {
         session.console.message("Nothing to do: every episode was done before.");
+        if flags.trace {
+            let (id, policy, seed) = (&tasks[0].0.public.instance_id, flags.policy.name(), flags.seed);
+            session.console.message(&format!("`curate why {id}.{policy}.{seed}.0` shows its steps."));
+        }
     }
     let summary = report::summary(&output::report_input(&store, &Records::load(&store)?));
     session.result(&summary, &report::text(&summary))?;
@@ -62,7 +72,7 @@ pub fn named<'a>(records: &'a Records, ids: &[String]) -> Result<Vec<(&'a Task, 
     let mut tasks = records.tasks();
     for id in ids {
         if !tasks.iter().any(|(task, _)| task.public.instance_id == *id) {
-            bail!("find task `{id}`; `curate status` lists the tasks, `curate why {id}` tells what became of it");
+            bail!("find task `{id}`; `curate why` lists the tasks, `curate why {id}` tells what became of it");
         }
     }
     if !ids.is_empty() {

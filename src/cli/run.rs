@@ -6,11 +6,11 @@ use clap::ValueEnum;
 use crate::{
     cache::Cache,
     config,
+    console::counted,
     export::{self, Consumer, Format},
     record::id::Digest,
     report,
     sources::{self, Source},
-    store::Store,
 };
 
 use super::{
@@ -42,7 +42,7 @@ pub fn command(session: &Session, flags: &args::Run) -> Result<Exit> {
         Ok(source)
     };
     let sources = run.repos.iter().map(resolve).collect::<Result<Vec<_>>>()?;
-    let store = Store::create(&dataset::directory(&name))?;
+    let store = dataset::create(&name)?;
     output::write_manifest(&store, "run", &run)?;
     let mut worked = 0;
     for source in sources {
@@ -84,7 +84,9 @@ pub fn command(session: &Session, flags: &args::Run) -> Result<Exit> {
         session.console.message(line);
     }
     if !differences.is_empty() {
-        session.console.message(&format!("{} outcomes differ from those to compare with.", differences.len()));
+        let verb = if differences.len() == 1 { "differs" } else { "differ" };
+        let n_outcomes = counted(differences.len(), "outcome");
+        session.console.message(&format!("{n_outcomes} {verb} from those to compare with."));
         return Ok(Exit::Differs);
     }
     Ok(if records.tasks().is_empty() { Exit::NothingUsable } else { Exit::Done })

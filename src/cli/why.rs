@@ -1,13 +1,16 @@
-//! `curate why`: everything known of a commit, a task or an episode.
+//! `curate why`: everything known of a commit, a task or an episode, and the list of tasks.
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
-use crate::record::{
-    candidate::{CommitVerdict, RejectReason},
-    strength::{HunkStrength, Strength},
-    suite::{Selection, Status, SuiteOutcome, SuiteRun},
-    task::{Difficulty, FairnessItem, HiddenTask, Validation},
+use crate::{
+    console::counted,
+    record::{
+        candidate::{CommitVerdict, RejectReason},
+        strength::{HunkStrength, Strength},
+        suite::{Selection, Status, SuiteOutcome, SuiteRun},
+        task::{Difficulty, EvidenceLabel, FairnessItem, HiddenTask, Validation},
+    },
 };
 
 use super::{
@@ -20,7 +23,7 @@ use super::{
 pub fn command(session: &Session, flags: &args::Why) -> Result<Exit> {
     let store = dataset::open_to_read(flags.dataset.dataset.as_deref())?;
     let records = Records::load(&store)?;
-    let subject = flags.subject.as_str();
+    let Some(subject) = flags.subject.as_deref() else { return list(session, &records) };
     if let Some((episode, grade)) = records.episodes.iter().find(|(episode, _)| episode.episode_id == subject) {
         let mut text: String = episode.messages.iter().map(|message| output::message_text(message) + "\n").collect();
         text.push_str(&format!("stop: {} {}\n", episode.stop.name(), episode.stop_detail));
@@ -48,6 +51,25 @@ pub fn command(session: &Session, flags: &args::Why) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// Lists the tasks with their labels and what their issues begin with.
+fn list(session: &Session, records: &Records) -> Result<Exit> {
+    let first_line = |text: &str| text.lines().next().unwrap_or_default().trim_start_matches("# ").to_owned();
+    let rows: Vec<(&str, EvidenceLabel, String)> = records
+        .tasks()
+        .into_iter()
+        .map(|(task, issue)| (task.public.instance_id.as_str(), task.hidden.label, first_line(&issue.text)))
+        .collect();
+    let row = |(id, label, issue): &(&str, EvidenceLabel, String)| format!("{id}  {label:?}  {issue}\n");
+    let json = |(id, label, issue): &(&str, EvidenceLabel, String)| json!({ "instance_id": id, "label": label, "issue": issue });
+    if rows.is_empty() && !session.json {
+        session.console.message("There is no task yet; `curate mine` makes them, `curate status` says what is left.");
+        return Ok(Exit::Done);
+    }
+    let json: Vec<Value> = rows.iter().map(json).collect();
+    session.result(&json!({ "tasks": json }), &rows.iter().map(row).collect::<String>())?;
+    Ok(Exit::Done)
+}
+
 /// Finds the commit verdicts that an abbreviated id or a candidate's id means, and the candidate.
 fn find<'a>(records: &'a Records, subject: &str) -> Result<(Vec<&'a CommitVerdict>, Option<String>)> {
     if let Some(candidate) = records.candidates.get(subject) {
@@ -63,7 +85,7 @@ fn find<'a>(records: &'a Records, subject: &str) -> Result<(Vec<&'a CommitVerdic
     match commits.as_slice() {
         [] => bail!(
             "find `{subject}` in the dataset: it is no commit looked at (at least 4 digits), task or episode; \
-             `curate status` lists what there is"
+             `curate why` lists the tasks"
         ),
         [only] => {
             let id = records.candidates.values().find(|c| c.fix_commit == only.commit).map(|c| c.instance_id.clone());
@@ -175,9 +197,12 @@ fn hidden_text(hidden: &HiddenTask) -> String {
     let Difficulty { files, hunks, lines_added, lines_removed, entities, frame_distance } = hidden.difficulty;
     let distance = frame_distance.map_or("unknown".to_owned(), |distance| distance.to_string());
     let mut text = format!(
-        "    {}: {files} files, {hunks} hunks, +{lines_added} -{lines_removed} lines, {entities} functions and types, \
+        "    {}: {}, {}, +{lines_added} -{lines_removed} lines, {}, \
          frame distance {distance}\n",
-        hidden.change_kind.name()
+        hidden.change_kind.name(),
+        counted(files as usize, "file"),
+        counted(hunks as usize, "hunk"),
+        counted(entities as usize, "definition")
     );
     for FairnessItem { kind, text: item, test_path, test_line, .. } in &hidden.fairness {
         text.push_str(&format!("    needed: {kind:?} `{item}` ({test_path}:{test_line})\n"));
@@ -193,16 +218,18 @@ fn run_text(run: &SuiteRun) -> String {
         Selection::All => "whole suite".to_owned(),
         Selection::Files(files) => files.join(" "),
         Selection::Tests(tests) if tests.len() == 1 => tests[0].clone(),
-        Selection::Tests(tests) => format!("{} tests", tests.len()),
-        Selection::Alone(tests) => format!("{} tests, each alone", tests.len()),
+        Selection::Tests(tests) => counted(tests.len(), "test"),
+        Selection::Alone(tests) => counted(tests.len(), "test") + ", each alone",
     };
     let outcome = match &run.outcome {
         SuiteOutcome::NotRun(failure) => format!("not run, {failure}"),
         SuiteOutcome::Ran(report) => {
             let n_passed = report.tests.values().filter(|result| result.status == Status::Passed).count();
             let whole = if report.complete { "" } else { ", incomplete" };
-            let errors = report.collection_errors.len();
-            let errors = if errors == 0 { String::new() } else { format!(", {errors} files not collected") };
+            let errors = match report.collection_errors.len() {
+                0 => String::new(),
+                n => format!(", {} not collected", counted(n, "file")),
+            };
             format!("{n_passed} of {} passed{errors}{whole}", report.tests.len())
         }
     };

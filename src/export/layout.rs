@@ -19,7 +19,10 @@ use super::{
     parquet::{self, Layout},
     rl, schema,
 };
-use crate::files::{self, Lockable};
+use crate::{
+    files::{self, Lockable},
+    git::Hinted,
+};
 
 /// A ChatML template for Qwen3 and its kin with the loss of a turn gated on its `train` field; shipped beside the data.
 pub const CHAT_TEMPLATE: &str = include_str!("chat_template_qwen3.jinja");
@@ -125,7 +128,11 @@ fn lock(out: &Path) -> Result<Lockable> {
     let directory = Lockable(File::open(out).with_context(|| format!("open `{}`", out.display()))?);
     match directory.try_lock() {
         Ok(()) => Ok(directory),
-        Err(TryLockError::WouldBlock) => bail!("export to `{}`: another export writes there", out.display()),
+        Err(TryLockError::WouldBlock) => Err(Hinted::error(
+            "another export writes there",
+            "wait until it is done, then run the same command again; what was finished is kept",
+        ))
+        .with_context(|| format!("export to `{}`", out.display())),
         Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("lock `{}`", out.display())),
     }
 }

@@ -26,6 +26,8 @@ impl fmt::Display for Hinted {
 
 impl std::error::Error for Hinted {}
 
+pub const GIVE_REPOSITORY: &str = "give the directory that holds `.git`, a bare repository, or a URL";
+
 /// Why an object could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
@@ -59,10 +61,7 @@ pub fn open_error(path: &Path, error: &git2::Error) -> anyhow::Error {
             "it belongs to another user",
             format!("if you trust it: git config --global --add safe.directory '{}'", path.display()),
         ),
-        ErrorCode::NotFound => Hinted::error(
-            "it is not a git repository",
-            "give the directory that holds `.git`, a bare repository, or a URL",
-        ),
+        ErrorCode::NotFound => Hinted::error("it is not a git repository", GIVE_REPOSITORY),
         _ if message.contains("object format") => Hinted::error(
             format!("its object format is not supported: {message}"),
             "only SHA-1 repositories can be read; export it with `git fast-export` into one",

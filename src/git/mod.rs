@@ -85,6 +85,9 @@ impl Repo {
         let open = || format!("open repository `{}`", path.display());
         // Half of the time of a large run went into hashing every object read; zlib's checksum covers damage.
         git2::opts::strict_hash_verification(false);
+        if path.is_file() {
+            return Err(Hinted::error("it is a file", error::GIVE_REPOSITORY)).with_context(open);
+        }
         fs::read_dir(path).with_context(open)?;
         for part in [".git", "objects", ".git/objects"] {
             if let Err(error) = fs::read_dir(path.join(part))

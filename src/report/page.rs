@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{Input, Summary, name_of};
+use crate::console::counted;
 use crate::record::{
     candidate::{CommitVerdict, RejectReason},
     environment::{Build, Recipe},
@@ -296,9 +297,9 @@ fn matrix_column(run: &SuiteRun) -> MatrixColumn {
     let mut notes = Vec::new();
     match &run.selection {
         Selection::All => notes.push("whole suite".to_owned()),
-        Selection::Files(files) => notes.push(format!("{} files", files.len())),
-        Selection::Tests(tests) => notes.push(format!("{} tests", tests.len())),
-        Selection::Alone(tests) => notes.push(format!("{} tests, each alone", tests.len())),
+        Selection::Files(files) => notes.push(counted(files.len(), "file")),
+        Selection::Tests(tests) => notes.push(counted(tests.len(), "test")),
+        Selection::Alone(tests) => notes.push(counted(tests.len(), "test") + ", each alone"),
     }
     notes.push(format!("hash seed {}", run.variation.hash_seed));
     if let Some(seed) = run.variation.order_seed {

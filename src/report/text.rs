@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::console::counted;
+
 use super::summary::{Attempts, Counts, Loss, Summary};
 
 /// Returns the funnel, what the tasks rest on, and one block of numbers for each policy.
@@ -33,7 +35,7 @@ fn funnel(out: &mut String, summary: &Summary) {
 }
 
 fn evidence(out: &mut String, summary: &Summary) {
-    let shared = format!("{} for {} candidates", summary.n_environments, summary.count("environments"));
+    let shared = format!("{} for {}", summary.n_environments, counted(summary.count("environments"), "candidate"));
     let rungs = if summary.rungs.is_empty() { String::new() } else { format!("; by {}", pairs(&summary.rungs)) };
     line(out, &format!("\n  environments  {shared}{rungs}"));
     let (n_fail, n_pass) = (summary.n_fail_to_pass, summary.n_pass_to_pass);
@@ -44,7 +46,7 @@ fn evidence(out: &mut String, summary: &Summary) {
     let faults = summary.strength;
     if faults.n_mutants > 0 {
         let (killed, all, median) = (faults.n_killed, faults.n_mutants, faults.median_percent);
-        let tangled = format!("{} tasks with unneeded hunks", faults.n_tangled);
+        let tangled = format!("{} with unneeded hunks", counted(faults.n_tangled, "task"));
         line(
             out,
             &format!("  strength      {killed} of {all} mutants killed, {median} % of the median task's; {tangled}"),

@@ -9,6 +9,7 @@
 
 mod bench;
 mod build;
+mod cli;
 mod contract_sandbox;
 mod export;
 mod go;
