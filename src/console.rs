@@ -130,17 +130,12 @@ fn harmless(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::harmless;
+    use super::*;
 
     #[test]
     fn a_terminal_is_told_nothing_by_what_is_shown() {
         assert_eq!(harmless("a\x1b[2Jb\x07\r\n\tc é"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}\n\tc é");
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn one_is_not_many() {

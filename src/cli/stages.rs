@@ -107,7 +107,7 @@ pub struct IssueStage<'a> {
 
 impl Stage for IssueStage<'_> {
     const NAME: &'static str = "issue";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     type Input = Task;
     type Output = Result<Issue, Failure>;
 

@@ -100,7 +100,8 @@ fn what_happens(task: &Task, symptoms: &[Vec<String>], clean: &mut impl FnMut(&s
     }
     let n_more = task.hidden.failing.len().saturating_sub(symptoms.len());
     if n_more > 0 {
-        text.push_str(&format!("- {n_more} more check{} of the same area fail.\n", if n_more == 1 { "" } else { "s" }));
+        let (end, fail) = if n_more == 1 { ("", "fails") } else { ("s", "fail") };
+        text.push_str(&format!("- {n_more} more check{end} of the same area {fail}.\n"));
     }
     text.push('\n');
     text
@@ -135,19 +136,29 @@ fn message_lines(failing: &FailingTest) -> Vec<String> {
     let mut raw = message.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "^");
     let first = raw.next().unwrap_or_default();
     let mut lines = vec![match (exception, comparison(first)) {
+        ("AssertionError", Some((got, expected))) if cut(got) == cut(expected) => {
+            format!("A result begins with `{}`, as expected, and then differs.", cut(got))
+        }
         ("AssertionError", Some((got, expected))) => {
             format!("A result is `{}`, but `{}` is expected.", cut(got), cut(expected))
         }
         ("AssertionError", None) if first.is_empty() => "A condition that should hold does not.".to_owned(),
         ("AssertionError", None) => format!("This does not hold: `{}`", cut(first.trim_start_matches("assert "))),
         ("Stub", _) => format!("Something that is meant to be importable is not there: `{}`", cut(first)),
-        ("Failed", _) => format!("`{}`", cut(first)),
+        ("Failed", _) => not_raised(first).unwrap_or_else(|| format!("`{}`", cut(first))),
         (exception, _) if first.is_empty() => format!("`{exception}` is raised."),
         (exception, _) => format!("`{exception}: {}` is raised.", cut(first)),
     }];
     let wheres = raw.filter_map(|line| line.strip_prefix('+')).map(str::trim).filter(|line| line.starts_with("where "));
     lines.extend(wheres.take(MAX_LINES).map(|line| format!("There, `{}`.", cut(line.trim_start_matches("where ")))));
     lines
+}
+
+/// Says in words what `DID NOT RAISE <class 'ValueError'>` does.
+fn not_raised(line: &str) -> Option<String> {
+    let classes = line.strip_prefix("DID NOT RAISE ")?.split('\'').skip(1).step_by(2);
+    let names: Vec<String> = classes.map(|class| format!("`{}`", class.rsplit('.').next().unwrap_or(class))).collect();
+    (!names.is_empty()).then(|| format!("No {} is raised where one should be.", names.join(" or ")))
 }
 
 /// Returns the names that both the fixed code's enclosing definitions and the hidden tests speak of: what a user calls.
@@ -280,6 +291,21 @@ mod tests {
         let text = fill(&task, |_| true).unwrap();
         assert!(text.contains("- A result is `3`, but `4` is expected.\n  There, `3 = ratio(6, 2)`."), "{text}");
         assert_eq!(comparison("assert (a == b) == c"), None);
+        // pytest cuts the middle out, and so do we.
+        task.hidden.failing[0].message = "assert [0, 1...8, 9] == [0, 1...8, 9]".into();
+        let text = fill(&task, |_| true).unwrap();
+        assert!(text.contains("- A result begins with `[0, 1...8, 9]`, as expected, and then differs."), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_raised_is_named() {
+        assert_eq!(
+            not_raised("DID NOT RAISE <class 'ValueError'>").unwrap(),
+            "No `ValueError` is raised where one should be."
+        );
+        let two = not_raised("DID NOT RAISE (<class 'a.B'>, <class 'C'>)").unwrap();
+        assert_eq!(two, "No `B` or `C` is raised where one should be.");
+        assert_eq!(not_raised("boom"), None);
     }
 
     #[test]
