@@ -1,7 +1,7 @@
 //! Builds the project itself, in a sandbox, for what only a build tells: its metadata and the files it generates.
 //!
-//! Modules never leave the build, but for compiled ones: tests import them from the tree. Nor does the description, which often is the
-//! change log and would tell of the fix.
+//! Of the modules only compiled ones leave the build: tests import all others from the tree. Nor does the description,
+//! which often is the change log and would tell of the fix.
 
 use std::{
     collections::BTreeSet,
