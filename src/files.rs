@@ -45,8 +45,12 @@ impl Partial {
     /// Begins to write a file.
     ///
     /// # Errors
-    /// The directory cannot be written, or somebody else is writing the same file.
+    /// The directory cannot be written, something other than a file has the name, or somebody else is writing the file.
     pub fn create(target: &Path) -> Result<Partial> {
+        let is_odd = |found: fs::Metadata| !found.is_file() && !found.is_symlink();
+        if fs::symlink_metadata(target).is_ok_and(is_odd) {
+            bail!("write `{}`: it is no regular file, and would be replaced by one", target.display());
+        }
         let name = target.file_name().with_context(|| format!("write `{}`: it names no file", target.display()))?;
         let partial = target.with_file_name(format!(".{}.partial", name.to_string_lossy()));
         let context = || format!("write `{}`", target.display());

@@ -123,15 +123,18 @@ const OWNED: [&str; 5] = ["curate.db", "curate.db-wal", "curate.db-shm", "manife
 pub fn check_output(store: &Store, out: &Path, fills: bool) -> Result<()> {
     let holds_dataset = |dir: &Path| dir.join("curate.db").is_file();
     let is_owned = out.file_name().is_some_and(|name| OWNED.iter().any(|owned| name == *owned));
+    let exports = store.dir().join("exports");
     let why = if is_owned && holds_dataset(files::directory(out)) {
         "the dataset keeps its records there"
+    } else if out == exports || !fills && out.extension().is_none_or(|end| end != "jsonl") && out.starts_with(&exports)
+    {
+        "the dataset keeps its exports there, a directory each"
     } else if fills && (holds_dataset(out) || is_above(out, store.dir())?) {
         "it is a dataset's directory, or one above it"
     } else {
         return Ok(());
     };
-    let exports = store.dir().join("exports");
-    let hint = format!("name a place below `{}` or outside of the dataset", exports.display());
+    let hint = format!("name a directory of its own in `{}`, or a place outside of the dataset", exports.display());
     Err(Hinted::error(why, hint)).with_context(|| format!("write to `{}`", out.display()))
 }
 
@@ -245,7 +248,9 @@ mod tests {
         for out in [dir.clone(), other, place.path().to_owned(), dir.join("exports/.."), "/".into()] {
             assert!(is_refused(out.clone(), true), "{}", out.display());
         }
-        for out in ["x/exports", "x/exports/trl", "x/new", "x/trl.jsonl", "z", "manifest.json"] {
+        assert!(is_refused(dir.join("exports"), true) && is_refused(dir.join("exports"), false));
+        assert!(is_refused(dir.join("exports/trl/README.md"), false));
+        for out in ["x/exports/trl", "x/new", "x/trl.jsonl", "z", "manifest.json"] {
             assert!(!is_refused(place.path().join(out), true), "{out}");
         }
         assert!(!is_refused(dir.join("report.html"), false));

@@ -31,7 +31,7 @@ use crate::{
     record::{
         bytes::ByteText,
         candidate::{FileChange, Role},
-        episode::{Grade, Message, PATCH_TOO_LARGE, StopReason},
+        episode::{Grade, Label, Message, PATCH_TOO_LARGE, StopReason},
         failure::{Failure, Phase},
         patch::{Edit, FileContent},
         suite::{Report, Selection, Status, SuiteOutcome, TreeState, Variation},
@@ -92,6 +92,9 @@ pub fn grade(
         flags.insert(DECOY_PASSED.to_owned(), Weight::Forging);
     }
     let verdict = verdict::judge(&facts);
+    if verdict.label == Label::Resolved && !facts.touches_fix {
+        flags.insert(RESOLVED_ELSEWHERE.to_owned(), Weight::Advisory);
+    }
     Ok(Grade {
         episode_id: episode_id.to_owned(),
         instance_id: task.public.instance_id.clone(),
@@ -111,6 +114,8 @@ pub fn grade(
 
 /// Flag of a run in which a test of ours that must fail passed: something keeps the tests' bodies from running.
 const DECOY_PASSED: &str = "decoy_passed";
+/// Flag of a patch that resolves its task without a change to any file of the fix: another way to do it, or a shortcut.
+const RESOLVED_ELSEWHERE: &str = "resolved_elsewhere";
 
 /// An agent's patch, read and sorted out.
 struct Change {

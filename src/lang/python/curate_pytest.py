@@ -139,11 +139,14 @@ def report_message(report):
     return "" if representation is None else representation
 
 
-def failing(name, filename):
-    """Returns a function that raises; its code is that of any function of a test file."""
-    namespace = {"error": AssertionError(name)}
-    exec(compile("def %s(self=None):\n    raise error" % name, filename, "exec"), namespace)
-    return namespace[name]
+def failing(name, module):
+    """Returns a function that raises, made like those of a test module."""
+    import types
+
+    path = str(getattr(module, "path", None) or module.fspath)
+    code = compile("def %s(self=None):\n    raise AssertionError" % name, path, "exec")
+    body = next(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return types.FunctionType(body, module.obj.__dict__, name, (None,))
 
 
 def add_decoys(pytest, items):
@@ -165,7 +168,7 @@ def add_decoys(pytest, items):
     decoys = []
     for (module, is_case), item in last.items():
         name = "test_" + "".join(chr(97 + byte % 26) for byte in bytearray(os.urandom(6)))
-        function = failing(name, str(getattr(module, "path", None) or module.fspath))
+        function = failing(name, module)
         if is_case:
             case = type(name.title().replace("_", ""), (unittest.TestCase,), {name: function})
             case.__module__ = module.obj.__name__
