@@ -7,7 +7,7 @@ use regex::Regex;
 use super::interface::{self, Interface};
 use crate::record::{
     candidate::Role,
-    suite::Frame,
+    suite::{Frame, without_addresses},
     task::{ChangeKind, FailingTest, Task, Transition},
 };
 
@@ -132,7 +132,7 @@ fn message_lines(failing: &FailingTest) -> Vec<String> {
     let exception = failing.exception.as_deref().unwrap_or("Error");
     let exception = exception.rsplit('.').next().unwrap_or(exception);
     // A function that a test defines is named after the test.
-    let message = LOCAL.replace_all(&failing.message, "");
+    let message = without_addresses(&LOCAL.replace_all(&failing.message, ""));
     let mut raw = message.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "^");
     let first = raw.next().unwrap_or_default();
     let mut lines = vec![match (exception, comparison(first)) {
@@ -295,6 +295,12 @@ mod tests {
         task.hidden.failing[0].message = "assert [0, 1...8, 9] == [0, 1...8, 9]".into();
         let text = fill(&task, |_| true).unwrap();
         assert!(text.contains("- A result begins with `[0, 1...8, 9]`, as expected, and then differs."), "{text}");
+    }
+
+    #[test]
+    fn addresses_of_objects_are_not_told() {
+        let text = fill(&task("cannot read <X object at 0x7ffff61aacf0>"), |_| true).unwrap();
+        assert!(text.contains("cannot read <X object at 0x…>"), "{text}");
     }
 
     #[test]

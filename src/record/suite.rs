@@ -1,7 +1,8 @@
 //! One execution of a selection of tests at one tree state.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
@@ -79,6 +80,12 @@ impl Report {
     pub fn status(&self, test_id: &str) -> Option<Status> {
         self.tests.get(test_id).map(|result| result.status)
     }
+}
+
+/// Returns what a test printed without the addresses of objects, which say nothing and differ between machines.
+pub fn without_addresses(text: &str) -> String {
+    static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"0x[0-9a-f]{6,16}\b").expect("a constant pattern"));
+    ADDRESS.replace_all(text, "0x…").into_owned()
 }
 
 /// Something that did not run is never mistaken for something that ran and failed.

@@ -1,10 +1,8 @@
 //! What a policy is shown of an outcome: clipped, and free of everything that differs from run to run. Pure.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::LazyLock};
+use std::{collections::BTreeMap, fmt::Write as _};
 
-use regex::Regex;
-
-use crate::record::suite::{Report, Status, SuiteOutcome, SuiteRun};
+use crate::record::suite::{Report, Status, SuiteOutcome, SuiteRun, without_addresses};
 
 /// Above this an observation is cut to its head and tail, bytes.
 pub const MAX_OBSERVATION_BYTES: usize = 12_000;
@@ -121,11 +119,6 @@ fn status_word(status: Status) -> &'static str {
         Status::Crashed => "crashed",
         Status::NotRun => "not run",
     }
-}
-
-fn without_addresses(text: &str) -> String {
-    static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"0x[0-9a-f]{6,16}\b").expect("a constant pattern"));
-    ADDRESS.replace_all(text, "0x…").into_owned()
 }
 
 #[cfg(test)]
