@@ -3,6 +3,7 @@
 //! A text that does not parse without errors gives no answer, and callers then take the careful way.
 
 pub mod entities;
+pub mod failing;
 pub mod mutants;
 pub mod vocabulary;
 

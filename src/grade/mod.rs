@@ -5,6 +5,7 @@
 //! pass-to-pass test was *seen* and passed, in a run that came to its own end. Nothing that happened in the agent's
 //! sandbox besides the diff can reach this one.
 
+mod bodies;
 mod compile;
 mod detect;
 mod tamper;
@@ -19,6 +20,7 @@ use std::{
 use anyhow::Result;
 
 use self::{
+    bodies::Bodies,
     detect::{Evidence, FileText, HARD_CODED_LITERAL, Weight},
     tamper::{Protection, Rules, Split},
     verdict::{Count, Facts},
@@ -75,21 +77,35 @@ pub fn grade(
     if change.is_worth_running(context) {
         let subject = Subject { repository, base_commit: &task.public.base_commit, build: &task.public.build };
         let edits = change.tree(&repo, &task.hidden)?;
-        seen = run(lab, subject, &task.hidden, &edits, settings)?;
+        let fixed = fixed_tree(&repo, &task.hidden)?;
+        let selection = selection(&task.hidden);
+        seen = run(lab, subject, &task.hidden, &edits, selection.clone(), settings)?;
         if let Some(failure) = &seen.not_run
-            && !starts_fixed(lab, subject, &repo, &task.hidden, settings)?
+            && run(lab, subject, &task.hidden, &fixed, selection, settings)?.report.is_none()
         {
             seen = Seen { infrastructure: Some(format!("not with the fix either: {failure}")), ..Seen::default() };
         }
         seen.tell(&mut facts, &task.hidden);
+        if verdict::judge(&facts).label == Label::Resolved {
+            match bodies::decide(lab, subject, &repo, &task.hidden, [&edits, &fixed], settings)? {
+                Bodies::Decide => {}
+                Bodies::Unheard(tests) => {
+                    facts.forging.push(BODIES_UNHEARD.to_owned());
+                    seen.unheard = tests;
+                }
+                Bodies::Unknown(failure) => facts.infrastructure = Some(failure),
+            }
+        }
         if facts.broken.is_none() && facts.fail_to_pass.passed + facts.pass_to_pass.passed < seen.n_expected(task) {
             facts.broken = compile::first_error(lab, subject, &edits, &change.split.carried)?;
         }
     } else {
         seen.tell(&mut facts, &task.hidden);
     }
-    if seen.has_passed_decoys() {
-        flags.insert(DECOY_PASSED.to_owned(), Weight::Forging);
+    for name in [DECOY_PASSED, BODIES_UNHEARD] {
+        if facts.forging.iter().any(|forging| forging == name) {
+            flags.insert(name.to_owned(), Weight::Forging);
+        }
     }
     let verdict = verdict::judge(&facts);
     if verdict.label == Label::Resolved && !facts.touches_fix {
@@ -114,6 +130,8 @@ pub fn grade(
 
 /// Flag of a run in which a test of ours that must fail passed: something keeps the tests' bodies from running.
 const DECOY_PASSED: &str = "decoy_passed";
+/// Flag of a run in which a hidden test passes although its body begins with a failure: the body did not run.
+const BODIES_UNHEARD: &str = "bodies_unheard";
 /// Flag of a patch that resolves its task without a change to any file of the fix: another way to do it, or a shortcut.
 const RESOLVED_ELSEWHERE: &str = "resolved_elsewhere";
 
@@ -319,11 +337,19 @@ struct Seen {
     infrastructure: Option<String>,
     /// Why there is no report although the machine did its part.
     not_run: Option<Failure>,
+    /// Tests that pass although their bodies begin with a failure.
+    unheard: Vec<String>,
 }
 
-/// Runs the task's tests; once more if the machine failed.
-fn run(lab: &Lab, subject: Subject, hidden: &HiddenTask, edits: &[Edit], settings: &config::Grade) -> Result<Seen> {
-    let selection = if hidden.whole_suite { Selection::All } else { Selection::Files(hidden.test_files.clone()) };
+/// Runs tests of the task; once more if the machine failed.
+fn run(
+    lab: &Lab,
+    subject: Subject,
+    hidden: &HiddenTask,
+    edits: &[Edit],
+    selection: Selection,
+    settings: &config::Grade,
+) -> Result<Seen> {
     // No test of the fixed state took longer than its whole suite did.
     let longest = Duration::from_millis(hidden.after_wall_ms.saturating_mul(2)).max(MIN_TEST_WALL);
     let request = Request {
@@ -350,20 +376,17 @@ fn run(lab: &Lab, subject: Subject, hidden: &HiddenTask, edits: &[Edit], setting
     Ok(seen)
 }
 
-/// Says whether the fix's own tests start, as they did when the task was validated. Where they do not, what is missing is
-/// the machine's and nothing that the patch did.
-fn starts_fixed(
-    lab: &Lab,
-    subject: Subject,
-    repo: &Repo,
-    hidden: &HiddenTask,
-    settings: &config::Grade,
-) -> Result<bool> {
+/// Returns the tests that a grade runs.
+fn selection(hidden: &HiddenTask) -> Selection {
+    if hidden.whole_suite { Selection::All } else { Selection::Files(hidden.test_files.clone()) }
+}
+
+/// Returns the fixed state as edits to the base commit. Where it does not start, as it did when the task was validated,
+/// what is missing is the machine's and nothing that a patch did.
+fn fixed_tree(repo: &Repo, hidden: &HiddenTask) -> Result<Vec<Edit>> {
     let is_file =
         |change: &&FileChange| [&change.old, &change.new].into_iter().flatten().all(|side| side.mode != GITLINK);
-    let fixed = versions_of_fix(repo, hidden.changes.iter().filter(is_file))?;
-    let edits = tamper::overlay(&[&fixed]);
-    Ok(run(lab, subject, hidden, &edits, settings)?.report.is_some())
+    Ok(tamper::overlay(&[&versions_of_fix(repo, hidden.changes.iter().filter(is_file))?]))
 }
 
 impl Seen {
@@ -407,9 +430,12 @@ impl Seen {
     }
 
     fn with_note(&self, detail: String) -> String {
-        match &self.not_run {
-            Some(failure) => format!("{detail}; the tests did not run: {failure}"),
-            None => detail,
+        match (&self.not_run, self.unheard.first()) {
+            (Some(failure), _) => format!("{detail}; the tests did not run: {failure}"),
+            (None, Some(id)) => {
+                format!("{detail}: {} pass although their bodies fail at once, `{id}` for one", self.unheard.len())
+            }
+            (None, None) => detail,
         }
     }
 }
