@@ -198,7 +198,7 @@ pub struct GradeStage<'a> {
 
 impl Stage for GradeStage<'_> {
     const NAME: &'static str = "grade";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     type Input = (Task, Episode);
     type Output = Grade;
 
