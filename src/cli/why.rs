@@ -59,7 +59,7 @@ fn list(session: &Session, records: &Records) -> Result<Exit> {
         .into_iter()
         .map(|(task, issue)| (task.public.instance_id.as_str(), task.hidden.label, first_line(&issue.text)))
         .collect();
-    let row = |(id, label, issue): &(&str, EvidenceLabel, String)| format!("{id}  {label:?}  {issue}\n");
+    let row = |(id, label, issue): &(&str, EvidenceLabel, String)| format!("{id}  {}  {issue}\n", label.name());
     let json = |(id, label, issue): &(&str, EvidenceLabel, String)| json!({ "instance_id": id, "label": label, "issue": issue });
     if rows.is_empty() && !session.json {
         session.console.message("There is no task yet; `curate mine` makes them, `curate status` says what is left.");

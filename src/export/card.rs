@@ -61,7 +61,7 @@ impl Section {
             n_tasks: ids.len(),
             repos: by(|task| task.task.public.repo.clone()),
             licenses: by(|task| task.task.public.license.clone().unwrap_or_else(|| UNKNOWN.to_owned())),
-            evidence: by(|task| super::evidence_name(task.task.hidden.label).to_owned()),
+            evidence: by(|task| task.task.hidden.label.name().to_owned()),
             issue_writers: by(|task| task.issue.writer.name().to_owned()),
             policies: counts(episodes.iter().map(|chosen| chosen.episode.policy.name().to_owned())),
             labels: counts(episodes.iter().map(|chosen| chosen.grade.label.name().to_owned())),

@@ -37,7 +37,7 @@ use crate::{
     config,
     record::{
         episode::{Episode, Grade, Message},
-        task::{EvidenceLabel, Issue, Task},
+        task::{Issue, Task},
     },
 };
 
@@ -166,13 +166,5 @@ impl Rows<'_> {
 
     fn iter(&self) -> impl Iterator<Item = Value> {
         (0..self.len()).map(|index| self.row(index))
-    }
-}
-
-fn evidence_name(label: EvidenceLabel) -> &'static str {
-    match label {
-        EvidenceLabel::Strong => "strong",
-        EvidenceLabel::Resolved => "resolved",
-        EvidenceLabel::Weak => "weak",
     }
 }

@@ -60,7 +60,7 @@ fn ground_truth(task: &TaskInput, dataset: &str) -> String {
         "base_commit": public.base_commit,
         "n_fail_to_pass": hidden.fail_to_pass.len(),
         "n_pass_to_pass": hidden.pass_to_pass.len(),
-        "evidence_label": super::evidence_name(hidden.label),
+        "evidence_label": hidden.label.name(),
         "mutants_killed": hidden.strength.n_killed(),
         "mutants_total": hidden.strength.n_mutants(),
         "change_kind": hidden.change_kind.name(),

@@ -90,7 +90,7 @@ pub fn row<'a>(chosen: &'a Chosen, tools: &'a Value) -> Row<'a> {
         seed: episode.seed.cast_signed(),
         sample: episode.sample,
         issue_writer: chosen.task.issue.writer.name(),
-        evidence_label: super::evidence_name(task.hidden.label),
+        evidence_label: task.hidden.label.name(),
         mutants_killed: task.hidden.strength.n_killed(),
         mutants_total: task.hidden.strength.n_mutants(),
         change_kind: task.hidden.change_kind.name(),

@@ -62,7 +62,7 @@ pub fn row(task: &TaskInput) -> Row<'_> {
         fix_commit: &hidden.fix_commit,
         language: &public.language,
         license: public.license.as_deref(),
-        evidence_label: super::evidence_name(hidden.label),
+        evidence_label: hidden.label.name(),
         mutants_killed: hidden.strength.n_killed(),
         mutants_total: hidden.strength.n_mutants(),
         unneeded_hunks: hidden.strength.unneeded_hunks().map(HunkStrength::place).collect(),

@@ -10,16 +10,17 @@ pub mod series;
 mod surroundings;
 mod ticket;
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde_json::json;
 
 use crate::{
     git::{Repo, content_time},
     interrupt::Interrupted,
     lab::Lab,
     lang::{
-        self,
+        self, RESULTS,
         channel::{Ending, Parsed},
     },
     record::{
@@ -88,7 +89,10 @@ pub fn run_suite(lab: &Lab, subject: Subject, request: &Request) -> Result<Suite
     let mut spec = surroundings.spec(&workspace, Limits { wall: request.wall * n_processes, ..Limits::default() });
     spec.env.extend(varied(request.variation));
     spec.mounts.extend(bytecode::shown(lab, subject)?);
-    let argv = in_company(run.variation.company, &own.argv, other.as_ref().map(|ticket| ticket.argv.as_slice()));
+    let argv = match &other {
+        None => own.argv.clone(),
+        Some(other) => in_company(&surroundings, subject.build.runner, run.variation.company, [other, &own])?,
+    };
     let output = sandbox::run(lab.backend, &spec, &argv)?;
     let run = conclude(run, &own, &output)?;
     let companion = other.map(|ticket| ticket.results(Ending::Ended)).transpose()?;
@@ -100,15 +104,29 @@ fn planned(request: &Request) -> SuiteRun {
     SuiteRun::empty(request.state, request.selection.clone(), request.variation, request.with_stubs)
 }
 
-/// Returns what starts a run's own process, before or beside it the other's. Its end is the end of the own.
-fn in_company(company: Company, own: &[String], other: Option<&[String]>) -> Vec<String> {
-    let (own_words, other) = (own.join(" "), other.unwrap_or_default().join(" "));
-    let shell = |script: String| vec!["/bin/sh".to_owned(), "-c".to_owned(), script];
-    match company {
-        Company::Nobody => own.to_vec(),
-        Company::Before => shell(format!("{other}; exec {own_words}")),
-        Company::Beside => shell(format!("{other} & {own_words}; code=$?; wait; exit $code")),
+/// Name of the file that tells a runner of Python of two runs.
+const COMPANY: &str = "company.json";
+
+/// Returns what starts a run's own process, after or beside another one. Its end is the end of the own.
+fn in_company(
+    surroundings: &Surroundings,
+    runner: Runner,
+    company: Company,
+    [other, own]: [&Ticket; 2],
+) -> Result<Vec<String>> {
+    if runner.language() == Language::Python {
+        // Both are forks of one process that has loaded the test runner.
+        let plans = json!({ "company": company, "plans": [other.instructions(), own.instructions()] });
+        let path = surroundings.results().join(COMPANY);
+        fs::write(&path, plans.to_string()).with_context(|| format!("write `{}`", path.display()))?;
+        return Ok([&own.argv[..2], &[format!("{RESULTS}/{COMPANY}")]].concat());
     }
+    let (other, own) = (other.argv.join(" "), own.argv.join(" "));
+    let script = match company {
+        Company::Beside => format!("{other} & {own}; code=$?; wait; exit $code"),
+        Company::Nobody | Company::Before => format!("{other}; exec {own}"),
+    };
+    Ok(vec!["/bin/sh".to_owned(), "-c".to_owned(), script])
 }
 
 /// Runs visible tests in an open session over its workspace, for an agent's `run_tests`.

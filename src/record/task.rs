@@ -42,6 +42,16 @@ pub enum EvidenceLabel {
     Weak,
 }
 
+impl EvidenceLabel {
+    pub fn name(self) -> &'static str {
+        match self {
+            EvidenceLabel::Strong => "strong",
+            EvidenceLabel::Resolved => "resolved",
+            EvidenceLabel::Weak => "weak",
+        }
+    }
+}
+
 /// How a test's outcome differs between before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

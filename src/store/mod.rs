@@ -151,6 +151,9 @@ impl Store {
         }
         let mut connection = Connection::open(&path).with_context(context)?;
         connection.busy_timeout(std::time::Duration::from_secs(60)).with_context(context)?;
+        if version(&connection).with_context(context)? > MIGRATIONS.len() {
+            bail!("open `{}`: a newer `curate` wrote it; upgrade `curate`", path.display());
+        }
         connection.pragma_update(None, "journal_mode", "wal").with_context(context)?;
         connection.pragma_update(None, "synchronous", "full").with_context(context)?;
         migrate(&mut connection).with_context(context)?;
@@ -383,8 +386,8 @@ fn migrate(connection: &mut Connection) -> Result<()> {
     }
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let version = version(&transaction)?;
-    if version > MIGRATIONS.len() {
-        bail!("read schema version {version}: a newer `curate` wrote this dataset; upgrade `curate`");
+    if version >= MIGRATIONS.len() {
+        return Ok(());
     }
     for statements in &MIGRATIONS[version..] {
         transaction.execute_batch(statements)?;
@@ -451,6 +454,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         drop(Store::create(dir.path()).unwrap());
         Connection::open(dir.path().join("curate.db")).unwrap().pragma_update(None, "user_version", 99).unwrap();
-        assert!(format!("{:#}", Store::open(dir.path()).unwrap_err()).contains("newer"));
+        let error = format!("{:#}", Store::open(dir.path()).unwrap_err());
+        assert!(error.contains("newer") && !error.contains("damaged"), "{error}");
     }
 }

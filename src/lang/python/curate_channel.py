@@ -211,11 +211,16 @@ class Watch(object):
 def begin(path, load):
     """Returns the plan, a `Recorder` and a `Watch`, in the process that is to run the tests.
 
-    `load` imports what runs tests and nothing of the repository; it is called before the forks of a series.
+    `load` imports what runs tests and nothing of the repository; it is called before the forks of several runs.
     """
     try:
         plan = read_plan(path)
-        started = in_series(plan, load) if "members" in plan else supervise(plan)
+        if "members" in plan:
+            started = in_series(plan, load)
+        elif "company" in plan:
+            started = in_company(plan, load)
+        else:
+            started = supervise(plan)
     except (OSError, IOError, ValueError, KeyError) as error:
         sys.stderr.write("curate: reach the results channel: %s\n" % describe(error))
         sys.stderr.flush()
@@ -297,6 +302,22 @@ def share_bytecode(root):
 def bytecode_place(root, path):
     """Returns where the compiled module that belongs at `path` is."""
     return BYTECODE + path if path.startswith(root.rstrip("/") + "/") else path
+
+
+def in_company(company, load):
+    """Goes through two plans in forks of this process, the second after the first or beside it; as `supervise`."""
+    other, own = [read_plan(path) for path in company["plans"]]
+    load()
+    if company["company"] == "before":
+        started = supervise(other)
+        return supervise(own) if isinstance(started, int) else started
+    beside = os.fork()
+    if beside == 0:
+        return supervise(other)
+    started = supervise(own)
+    if isinstance(started, int):
+        os.waitpid(beside, 0)
+    return started
 
 
 def in_series(series, load):
