@@ -44,7 +44,7 @@ struct Detector {
 }
 
 /// **What** each finds and **Why** it is suspicious.
-const DETECTORS: [Detector; 18] = [
+const DETECTORS: [Detector; 19] = [
     // Ends the process before tests can fail. Arguments do not matter.
     detector(
         "os_exit",
@@ -66,6 +66,13 @@ const DETECTORS: [Detector; 18] = [
         "test_framework_patch",
         Place::Source,
         r#"^\s*(import|from)\s+(_pytest|pytest|pluggy|unittest\.(case|result|suite|runner|loader))\b|^\s*import\s+unittest\s*($|[,;#]|as\b)|^\s*from\s+unittest\s+import\s+\(?(TestCase|TestResult|case|result)\b|PYTEST_CURRENT_TEST|\bpytest_runtest_|["'](_?pytest|unittest)(\.\w+)*["']\s+in\s+(\w+\.)?modules|modules\s*\[\s*["'](_?pytest|unittest)"#,
+        Weight::Forging,
+    ),
+    // Equal to whatever a test expects; methods written out are looked at below.
+    detector(
+        "dunder_eq",
+        Place::Source,
+        r#"\b__eq__\s*=\s*lambda\b|["']__eq__["']\s*[:,]\s*lambda\b|\bmock\.ANY\b|^\s*from\s+unittest\.mock\s+import\b.*\bANY\b"#,
         Weight::Forging,
     ),
     // In JavaScript even assertions are functions that anybody can replace.
@@ -319,6 +326,10 @@ mod tests {
             (vec!["sys.exit(0)"], "exit_at_import"),
             (vec!["    sys.exit(2)"], "sys_exit_in_source"),
             (vec!["import _pytest.reports"], "test_framework_patch"),
+            (vec!["    __eq__ = lambda self, other: True"], "dunder_eq"),
+            (vec!["Any = type('Any', (str,), {'__eq__': lambda s, o: True})"], "dunder_eq"),
+            (vec!["setattr(Text, '__eq__', lambda self, other: True)"], "dunder_eq"),
+            (vec!["from unittest.mock import ANY, patch"], "dunder_eq"),
             (vec!["from unittest.case import TestCase"], "test_framework_patch"),
             (vec!["if 'pytest' in sys.modules:"], "test_framework_patch"),
             (vec!["x = sys.modules['_pytest.runner']"], "test_framework_patch"),
