@@ -1,7 +1,8 @@
-//! Do the bodies of the tests decide? Asked by running them once more, each with a failure for its first statement.
+//! Do the bodies of the tests decide? Asked by running them twice more so that they must fail.
 //!
-//! Code that shares a process with its tests can replace them once they are imported, or what calls them, and no text
-//! that a patch could be searched for gives that away. A test that passes although it begins with a failure did not run.
+//! Code that shares a process with its tests can replace them once they are imported, or what calls them, or give back
+//! what equals everything, and no text that a patch could be searched for gives that away. A test that passes although it
+//! begins with a failure did not run; one that passes although it expects something else compares nothing.
 
 use std::collections::BTreeSet;
 
@@ -19,23 +20,44 @@ use crate::{
         suite::{Selection, Status},
         task::HiddenTask,
     },
-    syntax::failing::with_failing_tests,
+    syntax::failing::{with_failing_tests, with_other_expectations},
 };
 
-/// What the tests without their bodies show.
+/// A way to make tests fail.
+struct Sabotage {
+    /// Flag of a patch under which tests pass nevertheless.
+    flag: &'static str,
+    /// Of such tests.
+    what: &'static str,
+    /// Path, text and names of tests → the text with failing tests.
+    apply: fn(&[u8], &[u8], &BTreeSet<&str>) -> Option<Vec<u8>>,
+}
+
+const SABOTAGES: [Sabotage; 2] = [
+    Sabotage { flag: "bodies_unheard", what: "although their bodies fail at once", apply: with_failing_tests },
+    Sabotage { flag: "expectations_unheard", what: "whatever they expect", apply: with_other_expectations },
+];
+
+/// What sabotaged tests show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bodies {
     /// No test passes that fails with the fix.
     Decide,
-    /// These pass, and with the fix they fail.
-    Unheard(Vec<String>),
+    Unheard(Unheard),
     /// The machine failed.
     Unknown(String),
 }
 
-/// Runs the test files of a task with failing tests, on the graded tree `edits`; and on the fixed tree `fixed` where
-/// that leaves a question, since a decorator may expect a failure. For Python and JavaScript; elsewhere, and where the
-/// trees are the same, there is nothing to ask.
+/// Tests that pass and must not; with the fix they fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unheard {
+    pub flag: &'static str,
+    pub detail: String,
+}
+
+/// Runs the test files of a task sabotaged, on the graded tree `edits`; and on the fixed tree `fixed` where that leaves a
+/// question, since a decorator may expect a failure. For Python and in part JavaScript; elsewhere, and where the trees are
+/// the same, there is nothing to ask.
 ///
 /// # Errors
 /// The repository cannot be read, or the user's interrupt.
@@ -50,27 +72,33 @@ pub fn decide(
     if edits == fixed {
         return Ok(Bodies::Decide);
     }
-    let failing = |edits| failing_files(repo, subject.base_commit, hidden, edits);
-    let sabotaged = failing(edits)?;
-    if sabotaged.is_empty() {
-        return Ok(Bodies::Decide);
+    for sabotage in &SABOTAGES {
+        // Nothing passes where nothing could be sabotaged, so that nothing is asked.
+        let passed = |edits: &[Edit]| -> Result<Result<BTreeSet<String>, String>> {
+            let sabotaged = sabotaged(repo, subject.base_commit, hidden, edits, sabotage)?;
+            if sabotaged.is_empty() {
+                return Ok(Ok(BTreeSet::new()));
+            }
+            let tree = tamper::overlay(&[edits, &sabotaged]);
+            let selection = Selection::Files(hidden.test_files.clone());
+            Ok(passed(run(lab, subject, hidden, &tree, selection, settings)?, hidden))
+        };
+        let unheard = match passed(edits)? {
+            Ok(unheard) if unheard.is_empty() => continue,
+            Ok(unheard) => unheard,
+            Err(failure) => return Ok(Bodies::Unknown(failure)),
+        };
+        let expected = match passed(fixed)? {
+            Ok(expected) => expected,
+            Err(failure) => return Ok(Bodies::Unknown(failure)),
+        };
+        let mut unheard = unheard.difference(&expected);
+        if let Some(first) = unheard.next() {
+            let detail = format!("{} tests pass {}, `{first}` for one", 1 + unheard.count(), sabotage.what);
+            return Ok(Bodies::Unheard(Unheard { flag: sabotage.flag, detail }));
+        }
     }
-    let passed = |edits: &[Edit], sabotaged: &[Edit]| -> Result<Result<BTreeSet<String>, String>> {
-        let tree = tamper::overlay(&[edits, sabotaged]);
-        Ok(passed(run(lab, subject, hidden, &tree, Selection::Files(hidden.test_files.clone()), settings)?, hidden))
-    };
-    let unheard = match passed(edits, &sabotaged)? {
-        Ok(unheard) if unheard.is_empty() => return Ok(Bodies::Decide),
-        Ok(unheard) => unheard,
-        Err(failure) => return Ok(Bodies::Unknown(failure)),
-    };
-    Ok(match passed(fixed, &failing(fixed)?)? {
-        Ok(expected) => match unheard.difference(&expected).cloned().collect::<Vec<_>>() {
-            unheard if unheard.is_empty() => Bodies::Decide,
-            unheard => Bodies::Unheard(unheard),
-        },
-        Err(failure) => Bodies::Unknown(failure),
-    })
+    Ok(Bodies::Decide)
 }
 
 /// Returns the tests of the task that passed, or what the machine failed in.
@@ -88,7 +116,13 @@ fn passed(seen: Seen, hidden: &HiddenTask) -> Result<BTreeSet<String>, String> {
 }
 
 /// Returns the task's test files with failing tests, as edits.
-fn failing_files(repo: &Repo, base_commit: &str, hidden: &HiddenTask, edits: &[Edit]) -> Result<Vec<Edit>> {
+fn sabotaged(
+    repo: &Repo,
+    base_commit: &str,
+    hidden: &HiddenTask,
+    edits: &[Edit],
+    sabotage: &Sabotage,
+) -> Result<Vec<Edit>> {
     let names: BTreeSet<&str> = hidden.fail_to_pass.iter().chain(&hidden.pass_to_pass).map(|id| function(id)).collect();
     let mut failing = Vec::new();
     for path in &hidden.test_files {
@@ -100,7 +134,7 @@ fn failing_files(repo: &Repo, base_commit: &str, hidden: &HiddenTask, edits: &[E
                 .map(|bytes| FileContent { mode: 0o100_644, bytes: ByteText(bytes) }),
         };
         let Some(content) = content else { continue };
-        let Some(bytes) = with_failing_tests(path.as_bytes(), content.bytes.as_bytes(), &names) else { continue };
+        let Some(bytes) = (sabotage.apply)(path.as_bytes(), content.bytes.as_bytes(), &names) else { continue };
         failing.push(Edit { path, content: Some(FileContent { bytes: ByteText(bytes), ..content }) });
     }
     Ok(failing)

@@ -1,4 +1,4 @@
-//! Test files whose tests fail at once, whatever the program does.
+//! Test files whose tests fail whatever the program does: at once, or because they expect something else.
 
 use std::collections::BTreeSet;
 
@@ -20,15 +20,38 @@ pub fn with_failing_tests(path: &[u8], text: &[u8], names: &BTreeSet<&str>) -> O
     visit(tree.root_node(), &mut |node| {
         if is_python { python(node, text, names, &mut insertions) } else { javascript(node, text, &mut insertions) }
     });
-    if insertions.is_empty() {
-        return None;
-    }
+    with(text, insertions)
+}
+
+/// Returns a test file of Python in which tests that expect a value to equal another expect a pair with that in it.
+/// `None` where there is no such test. JavaScript's values cannot say what they are equal to.
+///
+/// `names`: the functions that are tests.
+pub fn with_other_expectations(path: &[u8], text: &[u8], names: &BTreeSet<&str>) -> Option<Vec<u8>> {
+    let tree = parse(path, text).filter(|_| path.ends_with(b".py"))?;
+    let mut insertions = Vec::new();
+    visit(tree.root_node(), &mut |node| {
+        let Some(body) = test_body(node, text, names) else { return node.kind() != "function_definition" };
+        visit(body, &mut |node| {
+            if let Some(expected) = expected(node, text) {
+                insertions.push((expected.start_byte(), b"(".to_vec()));
+                insertions.push((expected.end_byte(), b", 1)".to_vec()));
+            }
+            true
+        });
+        false
+    });
+    with(text, insertions)
+}
+
+/// Returns a text with insertions; `None` where there are none.
+fn with(text: &[u8], mut insertions: Vec<Insertion>) -> Option<Vec<u8>> {
     let mut result = text.to_vec();
     insertions.sort_by_key(|(at, _)| *at);
-    for (at, bytes) in insertions.into_iter().rev() {
-        result.splice(at..at, bytes);
+    for (at, bytes) in insertions.iter().rev() {
+        result.splice(at..at, bytes.iter().copied());
     }
-    Some(result)
+    (!insertions.is_empty()).then_some(result)
 }
 
 /// Goes through a tree, and below each node for which `enter` is true.
@@ -44,8 +67,7 @@ fn python(node: Node, text: &[u8], names: &BTreeSet<&str>, insertions: &mut Vec<
     if node.kind() != "function_definition" {
         return true;
     }
-    let name = node.child_by_field_name("name").and_then(|name| std::str::from_utf8(&text[name.byte_range()]).ok());
-    let body = node.child_by_field_name("body").filter(|_| name.is_some_and(|name| names.contains(name)));
+    let body = test_body(node, text, names);
     if let Some(first) = body.and_then(|body| children(body).into_iter().find(|child| !is_comment(*child))) {
         let at = first.start_byte();
         let indentation = &text[line_start(text, at)..at];
@@ -55,6 +77,46 @@ fn python(node: Node, text: &[u8], names: &BTreeSet<&str>, insertions: &mut Vec<
     }
     // Functions inside of functions are no tests.
     false
+}
+
+/// Returns the body of a function of Python that is a test.
+fn test_body<'t>(node: Node<'t>, text: &[u8], names: &BTreeSet<&str>) -> Option<Node<'t>> {
+    let name = node.child_by_field_name("name").filter(|_| node.kind() == "function_definition")?;
+    let is_test = std::str::from_utf8(&text[name.byte_range()]).is_ok_and(|name| names.contains(name));
+    node.child_by_field_name("body").filter(|_| is_test)
+}
+
+/// Returns what something is expected to equal: a side of `==` or an argument of `assertEqual`, the one that calls nothing
+/// if the other does.
+fn expected<'t>(node: Node<'t>, text: &[u8]) -> Option<Node<'t>> {
+    let [left, right] = match node.kind() {
+        "comparison_operator" if children(node).len() == 3 && node.child(1)?.kind() == "==" => {
+            [node.child(0)?, node.child(2)?]
+        }
+        "call" => {
+            let function = node.child_by_field_name("function")?;
+            let name = text[function.byte_range()].rsplit(|byte| *byte == b'.').next()?;
+            if ![&b"assertEqual"[..], b"assertEquals", b"assert_equal", b"eq_"].contains(&name) {
+                return None;
+            }
+            let arguments = node.child_by_field_name("arguments")?;
+            [arguments.named_child(0)?, arguments.named_child(1)?]
+        }
+        _ => return None,
+    };
+    if [left, right].iter().any(|side| side.kind() == "keyword_argument" || side.kind().ends_with("splat")) {
+        return None;
+    }
+    Some(if calls(right) && !calls(left) { left } else { right })
+}
+
+fn calls(node: Node) -> bool {
+    let mut found = false;
+    visit(node, &mut |inner| {
+        found |= inner.kind() == "call";
+        !found
+    });
+    found
 }
 
 fn javascript(node: Node, text: &[u8], insertions: &mut Vec<Insertion>) -> bool {
@@ -121,6 +183,33 @@ mod tests {
         }
         for text in ["def test_b():\n    pass\n", "def test_a(:\n", "def f():\n    def test_a():\n        pass\n"] {
             assert_eq!(failing("t.py", text, &["test_a"]), None);
+        }
+    }
+
+    #[test]
+    fn tests_of_python_expect_something_else() {
+        let text = "def helper():\n    assert f() == 1\n\ndef test_a(self, x):\n    HERE\n";
+        let change = |line: &str| {
+            let names = ["test_a"].into_iter().collect();
+            let bytes = with_other_expectations(b"t.py", text.replace("HERE", line).as_bytes(), &names)?;
+            assert!(parse(b"t.py", &bytes).is_some());
+            let (_, rest) = std::str::from_utf8(&bytes).unwrap().split_once("x):\n    ").unwrap();
+            Some(rest.trim_end().to_owned())
+        };
+        for (line, expected) in [
+            ("assert f() == 1", "assert f() == (1, 1)"),
+            ("assert [1, 2] == f(x)", "assert ([1, 2], 1) == f(x)"),
+            ("assert f(x) == g(1).h", "assert f(x) == (g(1).h, 1)"),
+            ("assert a == b and f() == (1, 2)", "assert a == (b, 1) and f() == ((1, 2), 1)"),
+            ("assert f() == (g() == 1)", "assert f() == ((g() == (1, 1)), 1)"),
+            ("self.assertEqual(f(), 'a')", "self.assertEqual(f(), ('a', 1))"),
+        ] {
+            assert_eq!(change(line).as_deref(), Some(expected));
+        }
+        for line in
+            ["assert f() != 1", "assert 1 == f() == 2", "self.assertEqual(*pair)", "with raises(E):\n        f()"]
+        {
+            assert_eq!(change(line), None, "{line}");
         }
     }
 
