@@ -23,14 +23,16 @@ use crate::{
     syntax::failing::{with_failing_tests, with_other_expectations},
 };
 
+/// Path and text of a test file, and the names of its tests → its text with tests that fail.
+type Apply = fn(&[u8], &[u8], &BTreeSet<&str>) -> Option<Vec<u8>>;
+
 /// A way to make tests fail.
 struct Sabotage {
     /// Flag of a patch under which tests pass nevertheless.
     flag: &'static str,
     /// Of such tests.
     what: &'static str,
-    /// Path, text and names of tests → the text with failing tests.
-    apply: fn(&[u8], &[u8], &BTreeSet<&str>) -> Option<Vec<u8>>,
+    apply: Apply,
 }
 
 const SABOTAGES: [Sabotage; 2] = [
