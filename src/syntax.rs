@@ -41,6 +41,24 @@ pub fn is_same_code(path: &[u8], old: &[u8], new: &[u8]) -> bool {
     one == other
 }
 
+/// Returns a text with blanks for its comments and Python's docstrings; as it is where it does not parse.
+pub fn without_comments(path: &[u8], text: &[u8]) -> Vec<u8> {
+    fn blank(node: Node, into: &mut [u8]) {
+        if is_comment(node) || is_docstring(node) {
+            into[node.byte_range()].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+        } else {
+            for child in children(node) {
+                blank(child, into);
+            }
+        }
+    }
+    let mut result = text.to_vec();
+    if let Some(tree) = parse(path, text) {
+        blank(tree.root_node(), &mut result);
+    }
+    result
+}
+
 /// Collects kind and text of what a program is made of.
 fn leaves<'t>(node: Node, text: &'t [u8], into: &mut Vec<(u16, &'t [u8])>) {
     if is_comment(node) || is_docstring(node) {
@@ -403,6 +421,18 @@ mod tests {
         ] {
             assert!(!is_same_code(path.as_bytes(), old.as_bytes(), new.as_bytes()), "{path}: {new}");
         }
+    }
+
+    #[test]
+    fn comments_are_blanked_and_lines_stay() {
+        let python = "def f():\n    '''Use:\n\n    import x\n    '''\n    return 'a # b'  # c\n";
+        let left = text(Some(without_comments(b"a.py", python.as_bytes())));
+        assert_eq!(
+            left.lines().map(str::trim_end).collect::<Vec<_>>(),
+            ["def f():", "", "", "", "", "    return 'a # b'"]
+        );
+        assert_eq!(without_comments(b"a.py", b"def f(: # a"), b"def f(: # a");
+        assert_eq!(without_comments(b"a.js", b"f() // a\n"), b"f()     \n");
     }
 
     #[test]

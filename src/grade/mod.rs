@@ -78,10 +78,9 @@ pub fn grade(
         let subject = Subject { repository, base_commit: &task.public.base_commit, build: &task.public.build };
         let edits = change.tree(&repo, &task.hidden)?;
         let fixed = fixed_tree(&repo, &task.hidden)?;
-        let selection = selection(&task.hidden);
-        seen = run(lab, subject, &task.hidden, &edits, selection.clone(), settings)?;
+        seen = run(lab, subject, &task.hidden, &edits, settings)?;
         if let Some(failure) = &seen.not_run
-            && run(lab, subject, &task.hidden, &fixed, selection, settings)?.report.is_none()
+            && run(lab, subject, &task.hidden, &fixed, settings)?.report.is_none()
         {
             seen = Seen { infrastructure: Some(format!("not with the fix either: {failure}")), ..Seen::default() };
         }
@@ -296,9 +295,13 @@ fn text(repo: &Repo, base_commit: &str, edit: &Edit, is_carried: bool) -> Result
     let before = String::from_utf8_lossy(&before).into_owned();
     let after = edit.content.as_ref().map(|content| content.bytes.lossy()).unwrap_or_default();
     let (old, new): (HashSet<&str>, HashSet<&str>) = (before.lines().collect(), after.lines().collect());
+    // What is only said does nothing.
+    let code = syntax::without_comments(edit.path.as_bytes(), after.as_bytes());
+    let code = String::from_utf8_lossy(&code).into_owned();
+    let lines = after.lines().zip(code.lines());
     Ok(FileText {
         path: edit.path.lossy(),
-        added: after.lines().filter(|line| !old.contains(line)).map(str::to_owned).collect(),
+        added: lines.filter(|(line, _)| !old.contains(line)).map(|(_, code)| code.trim_end().to_owned()).collect(),
         n_removed: before.lines().filter(|line| !new.contains(line)).count(),
         is_carried,
         before,
@@ -338,15 +341,9 @@ struct Seen {
     unheard: Option<String>,
 }
 
-/// Runs tests of the task; once more if the machine failed.
-fn run(
-    lab: &Lab,
-    subject: Subject,
-    hidden: &HiddenTask,
-    edits: &[Edit],
-    selection: Selection,
-    settings: &config::Grade,
-) -> Result<Seen> {
+/// Runs the task's tests; once more if the machine failed.
+fn run(lab: &Lab, subject: Subject, hidden: &HiddenTask, edits: &[Edit], settings: &config::Grade) -> Result<Seen> {
+    let selection = if hidden.whole_suite { Selection::All } else { Selection::Files(hidden.test_files.clone()) };
     // No test of the fixed state took longer than its whole suite did.
     let longest = Duration::from_millis(hidden.after_wall_ms.saturating_mul(2)).max(MIN_TEST_WALL);
     let request = Request {
@@ -371,11 +368,6 @@ fn run(
         };
     }
     Ok(seen)
-}
-
-/// Returns the tests that a grade runs.
-fn selection(hidden: &HiddenTask) -> Selection {
-    if hidden.whole_suite { Selection::All } else { Selection::Files(hidden.test_files.clone()) }
 }
 
 /// Returns the fixed state as edits to the base commit. Where it does not start, as it did when the task was validated,

@@ -1,13 +1,17 @@
 //! Test files whose tests fail whatever the program does: at once, or because they expect something else.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use tree_sitter::Node;
 
 use super::{children, is_comment, line_start, parse};
 
-/// Something to put into a text.
-type Insertion = (usize, Vec<u8>);
+/// What takes the place of some bytes of a text.
+type Change = (Range<usize>, Vec<u8>);
+
+fn insertion(at: usize, bytes: impl Into<Vec<u8>>) -> Change {
+    (at..at, bytes.into())
+}
 
 /// Returns a test file in which each test begins with a failure. `None` where there is no such test, or the language is
 /// neither Python nor JavaScript.
@@ -16,42 +20,47 @@ type Insertion = (usize, Vec<u8>);
 pub fn with_failing_tests(path: &[u8], text: &[u8], names: &BTreeSet<&str>) -> Option<Vec<u8>> {
     let is_python = path.ends_with(b".py");
     let tree = parse(path, text)?;
-    let mut insertions = Vec::new();
+    let mut changes = Vec::new();
     visit(tree.root_node(), &mut |node| {
-        if is_python { python(node, text, names, &mut insertions) } else { javascript(node, text, &mut insertions) }
+        if is_python { python(node, text, names, &mut changes) } else { javascript(node, text, &mut changes) }
     });
-    with(text, insertions)
+    with(text, changes)
 }
 
-/// Returns a test file of Python in which tests that expect a value to equal another expect a pair with that in it.
-/// `None` where there is no such test. JavaScript's values cannot say what they are equal to.
+/// Returns a test file of Python in which tests that expect a text or an exception's text expect another, and those that
+/// expect another value expect a pair with that in it. `None` where there is no such test. JavaScript's values cannot say what they are equal to.
 ///
 /// `names`: the functions that are tests.
 pub fn with_other_expectations(path: &[u8], text: &[u8], names: &BTreeSet<&str>) -> Option<Vec<u8>> {
     let tree = parse(path, text).filter(|_| path.ends_with(b".py"))?;
-    let mut insertions = Vec::new();
+    let mut changes = Vec::new();
     visit(tree.root_node(), &mut |node| {
         let Some(body) = test_body(node, text, names) else { return node.kind() != "function_definition" };
         visit(body, &mut |node| {
-            if let Some(expected) = expected(node, text) {
-                insertions.push((expected.start_byte(), b"(".to_vec()));
-                insertions.push((expected.end_byte(), b", 1)".to_vec()));
+            if let Some(pattern) = pattern(node, text) {
+                changes.push((pattern.byte_range(), b"'(?!)'".to_vec()));
+                return false;
+            }
+            let Some(expected) = expected(node, text) else { return true };
+            match other_text(expected, text) {
+                Some(change) => changes.push(change),
+                None => changes.extend([insertion(expected.start_byte(), "("), insertion(expected.end_byte(), ", 1)")]),
             }
             true
         });
         false
     });
-    with(text, insertions)
+    with(text, changes)
 }
 
-/// Returns a text with insertions; `None` where there are none.
-fn with(text: &[u8], mut insertions: Vec<Insertion>) -> Option<Vec<u8>> {
+/// Returns a text with changes; `None` where there are none.
+fn with(text: &[u8], mut changes: Vec<Change>) -> Option<Vec<u8>> {
     let mut result = text.to_vec();
-    insertions.sort_by_key(|(at, _)| *at);
-    for (at, bytes) in insertions.iter().rev() {
-        result.splice(at..at, bytes.iter().copied());
+    changes.sort_by_key(|(range, _)| range.start);
+    for (range, bytes) in changes.iter().rev() {
+        result.splice(range.clone(), bytes.iter().copied());
     }
-    (!insertions.is_empty()).then_some(result)
+    (!changes.is_empty()).then_some(result)
 }
 
 /// Goes through a tree, and below each node for which `enter` is true.
@@ -63,7 +72,7 @@ fn visit<'t>(node: Node<'t>, enter: &mut dyn FnMut(Node<'t>) -> bool) {
     }
 }
 
-fn python(node: Node, text: &[u8], names: &BTreeSet<&str>, insertions: &mut Vec<Insertion>) -> bool {
+fn python(node: Node, text: &[u8], names: &BTreeSet<&str>, changes: &mut Vec<Change>) -> bool {
     if node.kind() != "function_definition" {
         return true;
     }
@@ -73,7 +82,7 @@ fn python(node: Node, text: &[u8], names: &BTreeSet<&str>, insertions: &mut Vec<
         let indentation = &text[line_start(text, at)..at];
         let is_alone = indentation.iter().all(u8::is_ascii_whitespace);
         let end: &[u8] = if is_alone { &[b"\n", indentation].concat() } else { b"; " };
-        insertions.push((at, [b"raise AssertionError", end].concat()));
+        changes.push(insertion(at, [b"raise AssertionError", end].concat()));
     }
     // Functions inside of functions are no tests.
     false
@@ -110,6 +119,24 @@ fn expected<'t>(node: Node<'t>, text: &[u8]) -> Option<Node<'t>> {
     Some(if calls(right) && !calls(left) { left } else { right })
 }
 
+/// Returns what an exception's text is to match: `raises(E, match=…)`.
+fn pattern<'t>(node: Node<'t>, text: &[u8]) -> Option<Node<'t>> {
+    let name = node.child_by_field_name("name").filter(|_| node.kind() == "keyword_argument")?;
+    node.child_by_field_name("value").filter(|_| &text[name.byte_range()] == b"match")
+}
+
+/// Returns what makes another text of its kind of a string: one letter or digit, in the middle, is the one after it.
+fn other_text(string: Node, text: &[u8]) -> Option<Change> {
+    let inner = children(string).into_iter().filter(|_| string.kind() == "string").collect::<Vec<_>>();
+    let [_, content, _] = inner[..] else { return None };
+    let bytes = &text[content.byte_range()];
+    let places: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at].is_ascii_alphanumeric()).collect();
+    let place = *places.get(places.len() / 2).filter(|_| !bytes.contains(&b'\\'))?;
+    let at = content.start_byte() + place;
+    let other = if matches!(bytes[place], b'9' | b'z' | b'Z') { bytes[place] - 1 } else { bytes[place] + 1 };
+    (content.kind() == "string_content").then(|| (at..at + 1, vec![other]))
+}
+
 fn calls(node: Node) -> bool {
     let mut found = false;
     visit(node, &mut |inner| {
@@ -119,7 +146,7 @@ fn calls(node: Node) -> bool {
     found
 }
 
-fn javascript(node: Node, text: &[u8], insertions: &mut Vec<Insertion>) -> bool {
+fn javascript(node: Node, text: &[u8], changes: &mut Vec<Change>) -> bool {
     const FAILURE: &[u8] = b" throw new Error();";
     let called = node.child_by_field_name("function").filter(|_| node.kind() == "call_expression");
     if !called.is_some_and(|called| is_test_call(called, text)) {
@@ -130,10 +157,10 @@ fn javascript(node: Node, text: &[u8], insertions: &mut Vec<Insertion>) -> bool 
     let Some(test) = arguments.into_iter().rev().find(|child| functions.contains(&child.kind())) else { return true };
     let Some(body) = test.child_by_field_name("body") else { return true };
     if body.kind() == "statement_block" {
-        insertions.push((body.start_byte() + 1, FAILURE.to_vec()));
+        changes.push(insertion(body.start_byte() + 1, FAILURE));
     } else {
-        insertions.push((body.start_byte(), [b"{", FAILURE, b" return ("].concat()));
-        insertions.push((body.end_byte(), b") }".to_vec()));
+        changes.push(insertion(body.start_byte(), [b"{", FAILURE, b" return ("].concat()));
+        changes.push(insertion(body.end_byte(), ") }"));
     }
     // What is inside is not reached any more.
     false
@@ -202,7 +229,12 @@ mod tests {
             ("assert f(x) == g(1).h", "assert f(x) == (g(1).h, 1)"),
             ("assert a == b and f() == (1, 2)", "assert a == (b, 1) and f() == ((1, 2), 1)"),
             ("assert f() == (g() == 1)", "assert f() == ((g() == (1, 1)), 1)"),
-            ("self.assertEqual(f(), 'a')", "self.assertEqual(f(), ('a', 1))"),
+            ("self.assertEqual(f(), a)", "self.assertEqual(f(), (a, 1))"),
+            ("self.assertEqual('9!', f())", "self.assertEqual('8!', f())"),
+            ("assert f() == b'00a'", "assert f() == b'01a'"),
+            ("assert f() == f'{a}1'", "assert f() == (f'{a}1', 1)"),
+            ("assert f() == ''", "assert f() == ('', 1)"),
+            ("with raises(E, match='a'):\n        f()", "with raises(E, match='(?!)'):\n        f()"),
         ] {
             assert_eq!(change(line).as_deref(), Some(expected));
         }
