@@ -125,8 +125,10 @@ fn basis(source: &Source, settings: &config::Mine) -> Result<impl serde::Seriali
     let repo = Repo::open(&source.path)?;
     let tip = repo.tip(settings.branch.as_deref())?.map(|tip| tip.to_string());
     let commits = settings.commits.iter().map(|name| repo.resolve(name)).collect::<Result<Vec<_>>>()?;
-    for given in settings.since.iter().chain(&settings.until) {
-        date(given).map_err(|why| anyhow!("read date `{given}`: {why}"))?;
+    for (key, given) in [("since", &settings.since), ("until", &settings.until)] {
+        if let Some(given) = given {
+            date(given).map_err(|why| anyhow!("read `{key} = {given}`: {why}"))?;
+        }
     }
     Ok((tip, commits, repo.boundary()))
 }

@@ -315,7 +315,10 @@ impl Store {
 
     /// Runs queries; an error names the file.
     fn reading<T>(&self, query: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
-        query(&self.connection()).with_context(|| format!("read `{}`", self.dir.join("curate.db").display()))
+        query(&self.connection()).with_context(|| {
+            let path = self.dir.join("curate.db");
+            format!("read `{}` (if it is damaged, restore it or move it away)", path.display())
+        })
     }
 
     /// Drops the current records of subjects of a stage that are not among `keep`; the records themselves stay.

@@ -89,7 +89,7 @@ fn status_says_what_is_left_and_why_lists_the_tasks() {
     assert_eq!(*left, expected);
     let (_, out, _) = curate(&dir, &["why"]);
     assert_eq!(out.lines().count(), 2, "{out}");
-    assert!(out.lines().all(|line| line.contains("Strong")) && out.contains(&instance_id(2)), "{out}");
+    assert!(out.lines().all(|line| line.contains("strong")) && out.contains(&instance_id(2)), "{out}");
     let (exit, _, said) = curate(&dir, &["why", "nothing"]);
     assert!(exit == Exit::Code(1) && said.contains("`curate why` lists the tasks"), "{said}");
 }
