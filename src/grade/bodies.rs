@@ -14,6 +14,7 @@ use crate::{
     git::Repo,
     harness::Subject,
     lab::Lab,
+    lang,
     record::{
         bytes::ByteText,
         patch::{Edit, FileContent},
@@ -83,7 +84,11 @@ pub fn decide(
             }
             let tree = tamper::overlay(&[edits, &sabotaged]);
             // The same files as in the run that is in question: what is imported first can change what comes later.
-            Ok(passed(run(lab, subject, hidden, &tree, settings)?, hidden))
+            let is_sabotaged = |id: &str| {
+                let file = lang::file_of(subject.build.runner, id);
+                file.is_none_or(|file| sabotaged.iter().any(|edit| edit.path.as_bytes() == file.as_bytes()))
+            };
+            Ok(passed(run(lab, subject, hidden, &tree, settings)?, hidden, is_sabotaged))
         };
         let unheard = match passed(edits)? {
             Ok(unheard) if unheard.is_empty() => continue,
@@ -103,15 +108,17 @@ pub fn decide(
     Ok(Bodies::Decide)
 }
 
-/// Returns the tests of the task that passed, or what the machine failed in.
-fn passed(seen: Seen, hidden: &HiddenTask) -> Result<BTreeSet<String>, String> {
+/// Returns those of the task's tests in question that passed, or what the machine failed in.
+fn passed(seen: Seen, hidden: &HiddenTask, is_asked: impl Fn(&str) -> bool) -> Result<BTreeSet<String>, String> {
     match seen.infrastructure {
         Some(failure) => Err(failure),
         None => Ok(hidden
             .fail_to_pass
             .iter()
             .chain(&hidden.pass_to_pass)
-            .filter(|id| seen.report.as_ref().and_then(|report| report.status(id)) == Some(Status::Passed))
+            .filter(|id| {
+                is_asked(id) && seen.report.as_ref().and_then(|report| report.status(id)) == Some(Status::Passed)
+            })
             .cloned()
             .collect()),
     }
