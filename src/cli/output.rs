@@ -154,9 +154,6 @@ pub struct Manifest {
     /// Resolved settings of each command's last run; with `tasks`, where a rollout was of some tasks only.
     #[serde(default)]
     pub settings: BTreeMap<String, serde_json::Value>,
-    /// What the exports and the report were last made of, where `run` made them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outputs: Option<Digest>,
 }
 
 impl Manifest {

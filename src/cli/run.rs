@@ -1,5 +1,7 @@
 //! `curate run`: all stages from one configuration file.
 
+use std::fs;
+
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
@@ -8,6 +10,7 @@ use crate::{
     config,
     console::counted,
     export::{self, Consumer, Format},
+    files,
     record::id::Digest,
     report,
     sources::{self, Source},
@@ -20,9 +23,11 @@ use super::{
     exit::Exit,
     mine,
     outcomes::Outcomes,
-    output::{self, Manifest},
-    rollout,
+    output, rollout,
 };
+
+/// Holds the digest of what the exports and the report were last made of.
+const MADE_OF: &str = ".made-of";
 
 /// Differences printed, at most.
 const MAX_DIFFERENCES: usize = 20;
@@ -54,9 +59,9 @@ pub fn command(session: &Session, flags: &args::Run) -> Result<Exit> {
     let outcomes = Outcomes::of(&records);
     let page = store.dir().join("report.html");
     let made_of = Digest::of_json(&(env!("CARGO_PKG_VERSION"), store.heads()?, &run.export, &run.exports));
-    let mut manifest = Manifest::read(&store)?;
+    let mark = store.dir().join(MADE_OF);
     let done_before = worked == 0
-        && manifest.outputs.as_ref() == Some(&made_of)
+        && fs::read_to_string(&mark).is_ok_and(|text| text == made_of.to_string())
         && page.is_file()
         && store.dir().join("outcomes.json").is_file();
     let mut paths = Vec::new();
@@ -73,8 +78,7 @@ pub fn command(session: &Session, flags: &args::Run) -> Result<Exit> {
         session.console.message("Nothing to do: everything was done before.");
     } else {
         outcomes.write(store.dir())?;
-        manifest.outputs = Some(made_of);
-        manifest.write(&store)?;
+        files::write(&mark, made_of.to_string().as_bytes())?;
     }
     paths.push(page);
     let lines: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();

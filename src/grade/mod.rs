@@ -305,7 +305,7 @@ fn text(repo: &Repo, base_commit: &str, edit: &Edit, is_carried: bool) -> Result
         n_removed: before.lines().filter(|line| !new.contains(line)).count(),
         is_carried,
         before,
-        after,
+        code,
     })
 }
 
