@@ -147,6 +147,7 @@ fn what_passes_whatever_is_expected_does_not_score() {
     let mut task = bench.task("fix-thousands", "fix-id-width");
     // Some of these draw lots.
     task.hidden.pass_to_pass.retain(|id| !id.contains("test_ids.py"));
+    task.hidden.fail_to_pass.retain(|id| !id.ends_with("test_ids_grow"));
     let equal = "\n\nclass Text(str):\n    def __eq__(self, other):\n        same = len(other) > 0\n        return same\n\n    \
                  __hash__ = str.__hash__\n\n\ndef format_id(number):\n    return Text(f'{number:x}')\n";
     let read = "\n\ndef format_id(number):\n    import inspect\n    line = inspect.stack()[1].code_context[0]\n    \
