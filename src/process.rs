@@ -263,6 +263,10 @@ impl Running {
         wait_for(&descriptors, left.clamp(Duration::from_millis(1), TICK))
     }
 
+    pub(crate) fn id(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
     pub(crate) fn exit_event(&self) -> BorrowedFd<'_> {
         self.exit_event.as_fd()
     }

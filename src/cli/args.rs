@@ -32,6 +32,9 @@ pub struct Common {
     /// Workers, each running one sandbox at a time; the default is the number of cores
     #[arg(long, short, global = true, value_name = "N", value_parser = number::<usize>("jobs"))]
     pub jobs: Option<usize>,
+    /// Start pytest anew for every run instead of forking a process that has loaded it
+    #[arg(long, global = true)]
+    pub no_preload: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -20,7 +20,14 @@ use std::{sync::OnceLock, thread};
 use anyhow::{Context, Result};
 use clap::Parser;
 
-use crate::{cache::Cache, console::Console, git::Hinted, interrupt, lab::Lab, sandbox::Backend};
+use crate::{
+    cache::Cache,
+    console::Console,
+    git::Hinted,
+    interrupt,
+    lab::Lab,
+    sandbox::{Backend, preload::Pool},
+};
 use args::{Cli, Command, Common};
 use exit::Exit;
 
@@ -84,6 +91,8 @@ pub struct Session {
     console: Console,
     json: bool,
     jobs: usize,
+    /// Test runners that are loaded already.
+    preloaded: Pool,
     /// The cache of sandboxes, once one was used.
     cache: OnceLock<Cache>,
 }
@@ -96,13 +105,15 @@ impl Session {
             json: common.json,
             cache: OnceLock::new(),
             jobs: common.jobs.unwrap_or(cores),
+            preloaded: if common.no_preload { Pool::off() } else { Pool::new() },
         }
     }
 
     /// Returns the lab; refuses where nothing isolates.
     fn lab(&self, cache: &Cache) -> Result<Lab> {
         let cache = self.cache.get_or_init(|| cache.clone());
-        Ok(Lab { cache: cache.clone(), backend: Backend::probe()?, jobs: self.jobs })
+        let preloaded = self.preloaded.clone();
+        Ok(Lab { cache: cache.clone(), backend: Backend::probe()?, jobs: self.jobs, preloaded })
     }
 
     /// Prints a result: JSON with `--json`, else text.

@@ -6,6 +6,7 @@
 
 mod bytecode;
 mod clock;
+mod preload;
 pub mod series;
 mod surroundings;
 mod ticket;
@@ -89,6 +90,8 @@ pub fn run_suite(lab: &Lab, subject: Subject, request: &Request) -> Result<Suite
     let mut spec = surroundings.spec(&workspace, Limits { wall: request.wall * n_processes, ..Limits::default() });
     spec.env.extend(varied(request.variation));
     spec.mounts.extend(bytecode::shown(lab, subject)?);
+    let preloaded = preload::process(lab, subject, &spec);
+    spec.preloaded = preloaded.as_deref();
     let argv = match &other {
         None => own.argv.clone(),
         Some(other) => in_company(&surroundings, subject.build.runner, run.variation.company, [other, &own])?,

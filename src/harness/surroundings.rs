@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     fs,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Component, Path, PathBuf},
 };
 
@@ -18,7 +18,7 @@ use crate::{
         environment::{Build, LayerFile},
         failure::{Blame, Failure, Phase},
     },
-    sandbox::{ENVIRONMENT, Limits, METADATA, Mount, Overlaid, Spec, overlay::Workspace},
+    sandbox::{ENVIRONMENT, Limits, METADATA, Mount, Overlaid, Spec, overlay::Workspace, preload},
 };
 
 /// What a sandbox for this subject shows and sets besides the workspace: interpreter, environment, metadata, our
@@ -53,6 +53,7 @@ impl Surroundings {
                 address_space_bytes: self.address_space_bytes.unwrap_or(limits.address_space_bytes),
                 ..limits
             },
+            preloaded: None,
         }
     }
 }
@@ -80,6 +81,10 @@ fn lay_out(lab: &Lab, build: &Build, environment: PathBuf) -> Result<Surrounding
         write(&runners.join(name), text.as_bytes())?;
     }
     write(&runners.join(clock::LIBRARY_NAME), clock::LIBRARY)?;
+    let client = runners.join(Path::new(preload::CLIENT).file_name().expect("a file's path"));
+    write(&client, preload::CLIENT_PROGRAM)?;
+    fs::set_permissions(&client, fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("make `{}` executable", client.display()))?;
     for file in &build.metadata {
         write_layer_file(&metadata, file)?;
     }
@@ -158,7 +163,7 @@ mod tests {
     fn laid_out(build: &Build) -> (tempfile::TempDir, Result<Surroundings>) {
         let directory = tempfile::tempdir().unwrap();
         let cache = crate::cache::Cache::at(directory.path()).unwrap();
-        let lab = Lab { cache, backend: crate::sandbox::Backend::Bubblewrap, jobs: 1 };
+        let lab = Lab::new(cache, crate::sandbox::Backend::Bubblewrap, 1);
         let surroundings = lay_out(&lab, build, PathBuf::from("/env"));
         (directory, surroundings)
     }

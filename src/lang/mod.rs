@@ -31,8 +31,9 @@ pub const RESULTS: &str = "/results";
 pub const BYTECODE: &str = "/opt/bytecode";
 
 /// What plans start, with what that imports, by name.
-const SCRIPTS: [(&str, &str); 8] = [
+const SCRIPTS: [(&str, &str); 9] = [
     ("curate_channel.py", include_str!("python/curate_channel.py")),
+    ("curate_preload.py", include_str!("python/curate_preload.py")),
     (pytest::NAME, pytest::SCRIPT),
     (unittest::NAME, unittest::SCRIPT),
     (go::NAME, go::SCRIPT),
@@ -70,6 +71,22 @@ pub fn layout(build: &Build) -> Layout {
         Language::Rust => rust::layout(build),
         Language::Go => go::layout(build),
     }
+}
+
+/// How to start a process that has loaded a test runner, and forks itself into sandboxes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preload {
+    /// Without the number of its socket and `covered`, which come last.
+    pub argv: Vec<String>,
+    /// Directory to be covered by an empty one at the start.
+    pub covered: String,
+}
+
+/// Returns how to preload a build's test runner, where that can be done.
+pub fn preload(build: &Build) -> Option<Preload> {
+    let covered = python::packages(build)?;
+    let argv = [python::PROGRAM.to_owned(), format!("{RUNNERS}/{}", pytest::NAME), "--preload".to_owned()];
+    (build.runner == Runner::Pytest).then(|| Preload { argv: argv.to_vec(), covered })
 }
 
 /// One run to plan.

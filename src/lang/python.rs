@@ -3,11 +3,18 @@
 use super::Layout;
 use crate::{
     record::environment::Build,
-    sandbox::{METADATA, TREE},
+    sandbox::{ENVIRONMENT, METADATA, TREE},
 };
 
 /// The environment's own interpreter.
 pub const PROGRAM: &str = "/opt/env/bin/python";
+
+/// Returns the directory of the environment's packages, where forks of its interpreter draw random numbers of their own.
+pub fn packages(build: &Build) -> Option<String> {
+    let mut numbers = build.environment.toolchain.version.split('.').map_while(|number| number.parse::<u32>().ok());
+    let (major, minor) = (numbers.next()?, numbers.next()?);
+    ((major, minor) >= (3, 7)).then(|| format!("{ENVIRONMENT}/lib/python{major}.{minor}/site-packages"))
+}
 
 pub fn layout(build: &Build) -> Layout {
     // The tree first: what the metadata directory could hold of modules must never win over it.

@@ -52,6 +52,9 @@ pub const SYNTHETIC: [(&str, &str); 5] = [
     ("/etc/hosts", "127.0.0.1 localhost curate\n::1 localhost ip6-localhost ip6-loopback\n"),
 ];
 
+/// What it takes to enter a sandbox: to join its namespaces, to change the root directory, to look at a process.
+const ENTERING: [&str; 3] = ["CAP_SYS_ADMIN", "CAP_SYS_CHROOT", "CAP_SYS_PTRACE"];
+
 const ENV: [(&str, &str); 19] = [
     ("PATH", "/opt/env/bin:/usr/local/bin:/usr/bin:/bin"),
     ("HOME", HOME),
@@ -88,10 +91,20 @@ pub struct Host {
     pub kernel: Vec<PathBuf>,
 }
 
+/// What the command of a view may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Nothing beyond its namespaces.
+    Confined,
+    /// Enter sandboxes that are made below its own user namespace. Not for code of a subject.
+    Entering,
+}
+
 /// Everything that one sandbox shows, with host paths and descriptors resolved.
 #[derive(Clone, Debug)]
 pub struct View<'a> {
     pub host: &'a Host,
+    pub rights: Rights,
     /// Host path of the tree as it is to be seen.
     pub tree: Option<PathBuf>,
     /// Host path of the session's private directory.
@@ -101,7 +114,7 @@ pub struct View<'a> {
     pub network: bool,
     pub limits: Limits,
     /// Where bubblewrap reports the start and the end of the command.
-    pub status: RawFd,
+    pub status: Option<RawFd>,
     /// Descriptor to read each synthetic file from, with its path inside.
     pub synthetic: Vec<(RawFd, &'static str)>,
     /// Whether the command is process 1 of its namespace, so that nothing inside can kill it.
@@ -111,15 +124,26 @@ pub struct View<'a> {
 /// Returns bubblewrap's command line up to the command to run.
 pub fn arguments(view: &View) -> Vec<OsString> {
     let mut argv = Argv(vec!["bwrap".into()]);
-    argv.extend(["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"]);
-    argv.extend(["--uid", "1000", "--gid", "1000", "--hostname", "curate", "--cap-drop", "ALL"]);
+    argv.extend(["--die-with-parent", "--new-session", "--cap-drop", "ALL"]);
+    match view.rights {
+        Rights::Confined => {
+            argv.extend(["--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000"]);
+        }
+        Rights::Entering => {
+            argv.extend(["--unshare-ipc", "--unshare-net", "--unshare-uts"]);
+            argv.extend(ENTERING.iter().flat_map(|capability| ["--cap-add", capability]));
+        }
+    }
+    argv.extend(["--hostname", "curate"]);
     if view.network {
         argv.extend(["--share-net"]);
     }
     if view.first_process {
         argv.extend(["--as-pid-1"]);
     }
-    argv.extend(["--json-status-fd", &view.status.to_string()]);
+    if let Some(status) = view.status {
+        argv.extend(["--json-status-fd", &status.to_string()]);
+    }
     environment(&mut argv, view.env);
     system(&mut argv, view);
     private_places(&mut argv, view.limits.memory_bytes / 4);
@@ -167,9 +191,13 @@ fn system(argv: &mut Argv, view: &View) {
         }
     }
     argv.extend(["--symlink", "/usr/share/zoneinfo/Etc/UTC", "/etc/localtime"]);
-    argv.extend(["--proc", "/proc", "--dev", "/dev"]);
-    for path in &view.host.kernel {
-        argv.bind("--ro-bind", path, path);
+    argv.extend(["--dev", "/dev"]);
+    // One that enters sandboxes has the host's processes and must not see them.
+    if view.rights == Rights::Confined {
+        argv.extend(["--proc", "/proc"]);
+        for path in &view.host.kernel {
+            argv.bind("--ro-bind", path, path);
+        }
     }
 }
 
@@ -210,13 +238,14 @@ mod tests {
         ];
         let view = View {
             host: &host,
+            rights: Rights::Confined,
             tree: Some("/scratch/merged".into()),
             session: None,
             mounts: &mounts,
             env,
             network,
             limits: Limits::default(),
-            status: 9,
+            status: Some(9),
             synthetic: vec![(7, "/etc/passwd"), (8, "/etc/hosts")],
             first_process: false,
         };

@@ -10,7 +10,7 @@ use std::{
     fs::{self, File},
     io::{self, PipeReader, Read, Seek, Write},
     os::{
-        fd::{AsRawFd, OwnedFd},
+        fd::{AsRawFd, OwnedFd, RawFd},
         unix::fs::PermissionsExt,
     },
     path::{Path, PathBuf},
@@ -28,9 +28,10 @@ use serde_json::Value;
 
 use super::{
     Exit, Limits, Mount, Spec,
-    bwrap::{self, Host, View},
+    bwrap::{self, Host, Rights, View},
     cgroup::Group,
     overlay::Workspace,
+    preload::CLIENT,
 };
 use crate::process::{self, Running};
 
@@ -59,52 +60,120 @@ pub(super) struct Launched {
 /// Starts `argv` in a sandbox; `session` is a private host directory to show at [`bwrap::SESSION`].
 pub(super) fn launch(spec: &Spec, session: Option<&Path>, argv: &[OsString]) -> Result<Launched> {
     let group = Group::create(&spec.limits);
+    let groups = group.iter().flat_map(Group::directories);
+    let connected = spec.preloaded.and_then(|process| Some((process.user_namespace(), process.connect()?)));
+    let mut files = files()?;
     let (status, status_end) = io::pipe().context("create a pipe")?;
-    let mut inherit = vec![OwnedFd::from(status_end)];
-    let mut synthetic = Vec::new();
+    files.status = Some(status_end.as_raw_fd());
+    files.inherit.push(status_end.into());
+    let mut command = argv.to_vec();
+    let mut isolating = None;
+    if let Some((namespace, socket)) = connected {
+        let namespace = namespace.try_clone_to_owned().context("copy a descriptor")?;
+        isolating = Some(vec![
+            "nsenter".to_owned(),
+            format!("--user=/proc/self/fd/{}", namespace.as_raw_fd()),
+            "--preserve-credentials".to_owned(),
+            "--".to_owned(),
+            "unshare".to_owned(),
+            "--mount".to_owned(),
+            "--".to_owned(),
+        ]);
+        let mut handed = vec![socket];
+        for directory in groups.clone() {
+            let path = directory.join("cgroup.procs");
+            let group = File::options().write(true).open(&path);
+            handed.push(group.with_context(|| format!("open `{}`", path.display()))?.into());
+        }
+        let numbers = handed.iter().map(|descriptor| descriptor.as_raw_fd().to_string());
+        let client = [CLIENT.to_owned()].into_iter().chain(numbers).chain(["--".to_owned()]);
+        command = client.map(OsString::from).chain(command).collect();
+        files.inherit.extend(handed);
+        files.inherit.push(namespace);
+    }
+    let mut chain: Vec<OsString> = ["sh", "-c", JOIN, "curate"].map(OsString::from).to_vec();
+    chain.extend(groups.map(|path| path.as_os_str().to_owned()));
+    chain.push("--".into());
+    chain.extend(fixed_addresses());
+    let workspaces = spec.workspace.into_iter().chain(spec.overlaid.iter().map(|overlaid| overlaid.workspace));
+    let overlays: Vec<&Path> = workspaces.filter_map(Workspace::overlay).collect();
+    if isolating.is_none() && !overlays.is_empty() {
+        isolating = Some(UNSHARE.map(str::to_owned).to_vec());
+    }
+    chain.extend(isolating.into_iter().flatten().map(OsString::from));
+    if !overlays.is_empty() {
+        chain.extend(["sh", "-c", MOUNT, "curate"].map(OsString::from));
+        chain.extend(overlays.iter().map(OsString::from));
+        chain.push("--".into());
+    }
+    chain.extend(confined(spec, session, &files, Rights::Confined));
+    chain.extend(resource_limits(&spec.limits));
+    chain.extend(command);
+    let running = process::start(&chain, &host_environment(), None, files.inherit)?;
+    process::set_nonblocking(&status)?;
+    Ok(Launched { running: Some(running), group, status: Status { pipe: status, text: Vec::new() } })
+}
+
+/// Starts `argv` with the right to enter sandboxes, in a user namespace of its own; it keeps the descriptor `socket`.
+///
+/// It may use what it likes of the machine; nothing of a subject runs in it.
+pub(super) fn launch_entering(spec: &Spec, socket: OwnedFd, argv: &[OsString]) -> Result<Running> {
+    let mut files = files()?;
+    files.inherit.push(socket);
+    let mut chain = fixed_addresses();
+    chain.extend(UNSHARE.map(OsString::from));
+    chain.extend(confined(spec, None, &files, Rights::Entering));
+    chain.extend_from_slice(argv);
+    process::start(&chain, &host_environment(), None, files.inherit)
+}
+
+/// Makes the next program root of a user namespace, with a mount namespace of its own.
+const UNSHARE: [&str; 5] = ["unshare", "--user", "--map-root-user", "--mount", "--"];
+
+/// What bubblewrap reads and writes through descriptors.
+struct Files {
+    /// Where it reports, if it does.
+    status: Option<RawFd>,
+    synthetic: Vec<(RawFd, &'static str)>,
+    inherit: Vec<OwnedFd>,
+}
+
+fn files() -> Result<Files> {
+    let mut files = Files { status: None, synthetic: Vec::new(), inherit: Vec::new() };
     for (path, content) in bwrap::SYNTHETIC {
         let file = memory_file(content)?;
-        synthetic.push((file.as_raw_fd(), path));
-        inherit.push(file.into());
+        files.synthetic.push((file.as_raw_fd(), path));
+        files.inherit.push(file.into());
     }
+    Ok(files)
+}
+
+/// Returns bubblewrap's command line up to the command to run.
+fn confined(spec: &Spec, session: Option<&Path>, files: &Files, rights: Rights) -> Vec<OsString> {
     let shown = spec.overlaid.iter().map(|overlaid| Mount {
         host: overlaid.workspace.visible_tree(),
         inside: overlaid.inside.clone(),
         writable: true,
     });
     let mounts: Vec<Mount> = spec.mounts.iter().cloned().chain(shown).collect();
-    let view = View {
+    bwrap::arguments(&View {
         host: host(),
+        rights,
         tree: spec.workspace.map(Workspace::visible_tree),
         session: session.map(Path::to_owned),
         mounts: &mounts,
         env: &spec.env,
         network: spec.network,
         limits: spec.limits,
-        status: inherit[0].as_raw_fd(),
-        synthetic,
+        status: files.status,
+        synthetic: files.synthetic.clone(),
         first_process: session.is_some(),
-    };
-    let mut chain: Vec<OsString> = ["sh", "-c", JOIN, "curate"].map(OsString::from).to_vec();
-    chain.extend(group.iter().flat_map(Group::directories).map(|path| path.as_os_str().to_owned()));
-    chain.push("--".into());
-    if has_fixed_addresses() {
-        chain.extend(["setarch", "-R"].map(OsString::from));
-    }
-    let workspaces = spec.workspace.into_iter().chain(spec.overlaid.iter().map(|overlaid| overlaid.workspace));
-    let overlays: Vec<&Path> = workspaces.filter_map(Workspace::overlay).collect();
-    if !overlays.is_empty() {
-        chain.extend(["unshare", "--user", "--map-root-user", "--mount", "--"].map(OsString::from));
-        chain.extend(["sh", "-c", MOUNT, "curate"].map(OsString::from));
-        chain.extend(overlays.iter().map(OsString::from));
-        chain.push("--".into());
-    }
-    chain.extend(bwrap::arguments(&view));
-    chain.extend(resource_limits(&spec.limits));
-    chain.extend_from_slice(argv);
-    let running = process::start(&chain, &host_environment(), None, inherit)?;
-    process::set_nonblocking(&status)?;
-    Ok(Launched { running: Some(running), group, status: Status { pipe: status, text: Vec::new() } })
+    })
+}
+
+fn fixed_addresses() -> Vec<OsString> {
+    let words: &[&str] = if has_fixed_addresses() { &["setarch", "-R"] } else { &[] };
+    words.iter().map(OsString::from).collect()
 }
 
 impl Launched {

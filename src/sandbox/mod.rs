@@ -9,6 +9,7 @@ pub mod bwrap;
 pub mod cgroup;
 mod launch;
 pub mod overlay;
+pub mod preload;
 pub mod session;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -17,6 +18,7 @@ use anyhow::{Result, bail};
 
 use crate::process::{self, Bounds, Capture};
 use overlay::Workspace;
+use preload::Preloaded;
 
 /// How isolation is achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -142,6 +144,9 @@ pub struct Spec<'a> {
     /// Only ever true while an environment is built.
     pub network: bool,
     pub limits: Limits,
+    /// Enters the sandbox and runs the command as if it had been started there; shown at [`preload::CLIENT`] must be
+    /// [`preload::CLIENT_PROGRAM`]. Where it cannot, the command is started.
+    pub preloaded: Option<&'a Preloaded>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -72,7 +72,7 @@ fn set_up() -> Option<Bench> {
     let _ = fs::remove_dir_all(&repository);
     fs::create_dir_all(&repository).unwrap();
     let commits = history::rebuild(&demo, &repository).unwrap();
-    Some(Bench { lab: Lab { cache, backend, jobs: 1 }, repository, commits, environment })
+    Some(Bench { lab: Lab::new(cache, backend, 1), repository, commits, environment })
 }
 
 /// Runs a program of the machine and returns what it printed, trimmed, or `None` if it failed.

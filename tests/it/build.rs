@@ -32,7 +32,7 @@ fn lab() -> Option<&'static Lab> {
         let backend = backends().into_iter().next()?;
         let cache = Cache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("build-cache")).unwrap();
         let uv = uv::find(&cache).map_err(|error| eprintln!("{error:#}"));
-        require("pip", uv.is_ok()).then_some(Lab { cache, backend, jobs: 2 })
+        require("pip", uv.is_ok()).then_some(Lab::new(cache, backend, 2))
     })
     .as_ref()
 }

@@ -46,7 +46,7 @@ fn bench(files: &[(&str, &str)]) -> Option<Bench> {
         return None;
     }
     let cache = Cache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache")).unwrap();
-    let lab = Lab { cache, backend, jobs: 1 };
+    let lab = Lab::new(cache, backend, 1);
     let place = tempfile::tempdir().unwrap();
     let (repository, ids) = repository(place.path(), &[("base", files)]);
     let commit = ids[0].clone();

@@ -25,7 +25,7 @@ use curate::{
         patch::Edit,
         suite::{Report, Selection, Status, SuiteOutcome, SuiteRun, TreeState, Variation},
     },
-    sandbox::{Limits, session::Session},
+    sandbox::{Limits, preload::Pool, session::Session},
 };
 use tempfile::TempDir;
 
@@ -135,7 +135,7 @@ fn bench() -> Option<Bench> {
         }],
         import_roots: vec![String::new()],
     };
-    let lab = Lab { cache, backend, jobs: 1 };
+    let lab = Lab::new(cache, backend, 1);
     Some(Bench { lab, repository, base_commit, build, _place: place })
 }
 
@@ -636,6 +636,70 @@ fn the_environment_is_the_same_everywhere_and_varies_as_told() {
     let failed: Vec<_> = report.tests.iter().filter(|(_, result)| result.status != Status::Passed).collect();
     assert!(failed.is_empty(), "{failed:?}");
     assert_eq!(report.tests.len(), 9);
+}
+
+/// Tests that fail with what they see of their process.
+const SEEN: &str = "\
+import ctypes, os, resource, signal, socket, sys, time
+def tell(*values): raise AssertionError(repr(values))
+def status(*names): return [line for line in open('/proc/self/status') if line.split(':')[0] in names]
+def test_rights(): tell(status('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb', 'NoNewPrivs', 'Uid', 'Gid', 'Groups'))
+def test_namespaces(): tell(os.listdir('/'), sorted(os.listdir('/proc/self/fd')), socket.if_nameindex(), socket.gethostname())
+def test_limits(): tell([resource.getrlimit(kind) for kind in range(16)], os.umask(0), os.nice(0))
+def test_place(): tell(os.getcwd(), sys.argv, sys.path, sys.prefix, sys.flags, getattr(sys, 'orig_argv', '')[:2])
+def test_variables(): tell(sorted(os.environ.items()), time.tzname)
+def test_first_modules(): tell(' '.join(sorted(sys.modules)[:140]))
+def test_last_modules(): tell(' '.join(sorted(sys.modules)[140:]))
+def test_signals(): tell([signal.getsignal(n) for n in range(1, 32) if n not in (9, 14, 19)], status('SigBlk', 'SigIgn'))
+def test_streams(): tell(sys.stdin.encoding, sys.stdout.errors, [os.fstat(n).st_mode for n in range(3)])
+";
+
+fn messages(report: &Report) -> BTreeMap<&str, &str> {
+    report.tests.iter().map(|(id, result)| (id.as_str(), result.message.as_str())).collect()
+}
+
+#[test]
+fn a_fork_of_a_preloaded_runner_is_like_one_that_was_started() {
+    let Some(mut bench) = bench() else { return };
+    let files = [
+        write("tests/test_seen.py", SEEN),
+        write(
+            "tests/test_fork.py",
+            "import random\ndef test_started(): assert '--preload' not in open('/proc/self/cmdline').read()\n\
+             def test_random(): assert not random.random()\n",
+        ),
+    ];
+    let mut request = Bench::request(&files, Selection::All);
+    request.variation = Variation { other_zone: true, temp: 2, ..Variation::PLAIN };
+    let reports = [report(bench.run(&request)), report(bench.run(&request))];
+    bench.lab.preloaded = Pool::off();
+    let cold = report(bench.run(&request));
+    let failed = |report: &Report, id| report.tests[&format!("tests/test_fork.py::{id}")].status == Status::Failed;
+    assert!(
+        failed(&reports[0], "test_started") && failed(&reports[1], "test_started") && !failed(&cold, "test_started")
+    );
+    let seen = |report: &Report| {
+        let of_this = |(id, _): &(&str, &str)| id.contains("test_seen");
+        messages(report).into_iter().filter(of_this).map(|(id, text)| (id.to_owned(), text.to_owned())).collect()
+    };
+    let [first, second, cold_seen]: [BTreeMap<String, String>; 3] = [seen(&reports[0]), seen(&reports[1]), seen(&cold)];
+    assert_eq!(first.len(), 9);
+    assert_eq!(first, second);
+    assert_eq!(first, cold_seen);
+    let random = |report: &Report| report.tests["tests/test_fork.py::test_random"].message.clone();
+    assert_ne!(random(&reports[0]), random(&reports[1]));
+}
+
+#[test]
+fn a_tree_with_modules_of_the_runner_starts_from_nothing() {
+    let Some(bench) = bench() else { return };
+    let told = "def test_own():\n    import iniconfig\n    assert iniconfig.__file__.startswith('/testbed')\n    \
+                import os\n    assert '--preload' not in open('/proc/self/cmdline').read()\n";
+    let own = "from pathlib import Path\nimport importlib.util, sys\nplaces = Path(sys.prefix).glob('lib/python*/site-packages')\n\
+               path = next(places) / 'iniconfig' / '__init__.py'\nsource = path.read_text()\n\
+               __path__ = [str(path.parent)]\nexec(compile(source, __file__, 'exec'))\n";
+    let report = bench.report(&[write("tests/test_t.py", told), write("iniconfig/__init__.py", own)]);
+    assert_eq!(report.status("tests/test_t.py::test_own"), Some(Status::Passed), "{report:?}");
 }
 
 #[test]

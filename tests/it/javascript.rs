@@ -32,7 +32,7 @@ fn lab() -> Option<&'static Lab> {
     LAB.get_or_init(|| {
         let backend = backends().into_iter().next()?;
         let cache = Cache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("javascript-cache")).unwrap();
-        require("node", !toolchain::find().is_empty()).then_some(Lab { cache, backend, jobs: 1 })
+        require("node", !toolchain::find().is_empty()).then_some(Lab::new(cache, backend, 1))
     })
     .as_ref()
 }

@@ -131,7 +131,7 @@ fn set_up() -> Option<Bench> {
         return None;
     }
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rust-bench");
-    let lab = Lab { cache: Cache::at(&place.join("cache")).unwrap(), backend, jobs: 1 };
+    let lab = Lab::new(Cache::at(&place.join("cache")).unwrap(), backend, 1);
     let repository = place.join(format!("repository-{}", std::process::id()));
     let candidate = candidate(&repository, &FILES);
     let outcome = build::build(&lab, &repository, &candidate, None, &config::Build::default()).unwrap();

@@ -171,7 +171,7 @@ fn mutants_that_do_not_compile_count_for_nothing() {
         return;
     }
     let cache = curate::cache::Cache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache")).unwrap();
-    let lab = Lab { cache, backend, jobs: 1 };
+    let lab = Lab::new(cache, backend, 1);
     let place = tempfile::tempdir().unwrap();
     let old = "package demo\n\nfunc Cap(n, max int) int {\n\treturn n\n}\n\n// Half of a number.\n//\n// Rounded.\n//\n\
                // Down.\nfunc Half(n int) int {\n\treturn n / 2\n}\n";

@@ -133,7 +133,7 @@ pub fn lab() -> Option<&'static Lab> {
         let backend = backends().first().copied()?;
         let cache = Cache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("traps-cache")).unwrap();
         let found = uv::find(&cache).map_err(|error| eprintln!("{error:#}"));
-        require("pypi", found.is_ok()).then_some(Lab { cache, backend, jobs: WORKERS })
+        require("pypi", found.is_ok()).then_some(Lab::new(cache, backend, WORKERS))
     };
     LAB.get_or_init(make).as_ref()
 }

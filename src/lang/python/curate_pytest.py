@@ -499,6 +499,11 @@ def main():
 
     import curate_channel as channel
 
+    if sys.argv[1] == "--preload":
+        known = set(sys.modules)
+        import curate_preload
+
+        curate_preload.serve(int(sys.argv[2]), sys.argv[3], load, known)
     plan, recorder, watch = channel.begin(sys.argv[1], load)
     del sys.path[0], sys.modules["curate_channel"]
     for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
