@@ -196,14 +196,35 @@ fn mocha_tells_what_became_of_each_test() {
 
 #[test]
 fn tap_tells_what_became_of_each_test() {
+    let package = r#"{"name": "demo", "scripts": {"test": "tap", "posttest": "eslint ."}, "devDependencies": {"tap": "^16.0.0"}}"#;
     Dialect {
         runner: Runner::Tap,
-        package: r#"{"name": "demo", "scripts": {"test": "tap", "posttest": "eslint ."}, "devDependencies": {"tap": "^16.0.0"}}"#,
+        package,
         head: "const t = require('tap'); const assert = require('assert'); const { double } = require('../index.js');\n",
         test: "t.test('NAME', async (t) => { BODY });\n",
         skip: "t.test('NAME', { skip: true }, async (t) => {});\n",
     }
     .check();
+
+    let Some(lab) = lab() else { return };
+    let Some(project) = Project::new(lab, package) else { return };
+    let text = "const t = require('tap');\n\
+                t.test('good', (t) => { t.plan(1); t.ok(true, 'is'); });\n\
+                t.test('outer', (t) => { t.plan(2); t.ok(true, 'first'); t.test('throws', (t) => {\n\
+                t.plan(2); t.ok(true, 'second'); throw new Error('too early'); }); });\n";
+    let report = project.run(lab, &[write("test/plans.test.js", text)], Selection::All, Variation::PLAIN);
+    let status = |name: &str| report.status(&format!("test/plans.test.js::{name}"));
+    // What was planned for a test that throws does not speak against the rest of its file.
+    for (name, expected) in [
+        ("good", Status::Passed),
+        ("outer", Status::Failed),
+        ("outer > first", Status::Passed),
+        ("outer > throws", Status::Failed),
+        ("outer > throws > second", Status::Passed),
+        ("outer > throws > too early", Status::Failed),
+    ] {
+        assert_eq!(status(name), Some(expected), "{report:?}");
+    }
 }
 
 #[test]

@@ -1022,6 +1022,8 @@ class TapReader(object):
         self._path = []
         self._numbers = [0]
         self._plans = [None]
+        # Whether what is open is known to have failed.
+        self._failed = [False]
         self._block = None
         self._last = None
         self.ids = []
@@ -1068,11 +1070,11 @@ class TapReader(object):
             self._close()
             self._point(depth, point)
 
-    def _shrink(self, depth):
-        """Leaves the subtests below a depth; their plans must have held."""
+    def _shrink(self, depth, failed=False):
+        """Leaves the subtests below a depth; the plans of those that have not failed must have held."""
         while len(self._numbers) > depth + 1:
-            count, plan = self._numbers.pop(), self._plans.pop()
-            self.consistent = self.consistent and (plan is None or plan == count)
+            count, plan, has_failed = self._numbers.pop(), self._plans.pop(), self._failed.pop() or failed
+            self.consistent = self.consistent and (plan is None or plan == count or has_failed)
 
     def _open(self, depth, name):
         # The comment stands at the depth of the point that will close the subtest, or of what is in it.
@@ -1082,6 +1084,7 @@ class TapReader(object):
         self._path.append(self._id(self._path, name))
         self._numbers.append(0)
         self._plans.append(None)
+        self._failed.append(False)
         self._report.begin(self._path[-1])
 
     def _id(self, above, name):
@@ -1110,7 +1113,7 @@ class TapReader(object):
         name = re.sub(r"\\([#\\])", r"\1", name).strip()
         # A subtest that was just told is closed by this point.
         closes = len(self._path) > depth and len(self._numbers) > depth + 1 and not opens
-        self._shrink(depth)
+        self._shrink(depth, failed=bool(failed))
         self._numbers[depth] += 1
         if number is not None and int(number) != self._numbers[depth]:
             self.consistent = False
@@ -1133,6 +1136,7 @@ class TapReader(object):
             self._path.append(test)
             self._numbers.append(0)
             self._plans.append(None)
+            self._failed.append(bool(failed))
 
     def _in_block(self, line):
         spaces, lines = self._block
