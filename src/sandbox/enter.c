@@ -85,8 +85,8 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < n; i++) close(descriptors[i]);
     return read(socket, &code, sizeof code) == sizeof code ? code : 137;
   }
-  close(socket);
-  for (size_t i = 3; i < n; i++) close(descriptors[i]);
+  /* Those that the command would not have had either. */
+  for (long i = sysconf(_SC_OPEN_MAX); i > 2; i--) close((int)i);
   execv(argv[0], argv);
   perror(argv[0]);
   return 127;
