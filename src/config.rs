@@ -45,6 +45,9 @@ impl Run {
         if run.repos.is_empty() {
             bail!("it names no repository: `repos` must list paths, URLs or names of repositories");
         }
+        if let Some((_, repo)) = run.repos.iter().enumerate().find(|(index, repo)| run.repos[..*index].contains(repo)) {
+            bail!("`repos` lists `{repo}` twice: leave one of them out");
+        }
         if let Some(name) = &run.dataset {
             dataset_name(name).map_err(|why| anyhow!("`dataset = \"{name}\"`: {why}"))?;
         }
@@ -58,6 +61,9 @@ impl Run {
 /// Neither a name nor a path that ends in one.
 pub fn dataset_name(text: &str) -> Result<String, String> {
     match Path::new(text).file_name() {
+        Some(name) if name.as_encoded_bytes()[0] == b'-' || text.contains(char::is_control) => {
+            Err("the name of a dataset neither begins with `-` nor holds control characters".to_owned())
+        }
         Some(_) => Ok(text.to_owned()),
         None => {
             Err("a dataset is a name below `datasets/`, like `demo`, or a path with a `/` that ends in a name, like \
@@ -399,6 +405,10 @@ mod tests {
                 "{name}"
             );
         }
+        for name in ["-x", "./-x", "a\tb"] {
+            assert!(refused(&format!("repos = ['demo']\ndataset = '{name}'")).contains("control characters"), "{name}");
+        }
+        assert!(refused("repos = ['demo', 'a', 'demo']").contains("lists `demo` twice"));
         for name in ["demo", "./demo", "/data/demo/"] {
             Run::parse(&format!("repos = ['demo']\ndataset = '{name}'")).unwrap();
         }
