@@ -22,8 +22,10 @@ use crate::{record::environment::Build, sandbox::TREE};
 pub const NAME: &str = "curate_node.py";
 pub const SCRIPT: &str = include_str!("python/curate_node.py");
 
-/// What child processes load, by name.
-pub const MODULES: [(&str, &str); 10] = [
+/// What the script imports, and what child processes load, by name.
+pub const MODULES: [(&str, &str); 12] = [
+    ("curate_node_package.py", include_str!("python/curate_node_package.py")),
+    ("curate_node_tap.py", include_str!("python/curate_node_tap.py")),
     ("curate_channel.cjs", include_str!("javascript/curate_channel.cjs")),
     ("curate_mocha.cjs", include_str!("javascript/curate_mocha.cjs")),
     ("curate_jest.cjs", include_str!("javascript/curate_jest.cjs")),
