@@ -31,7 +31,7 @@ use super::{
     bwrap::{self, Host, Rights, View},
     cgroup::Group,
     overlay::Workspace,
-    preload::CLIENT,
+    preload::{CLIENT, Preloaded},
 };
 use crate::process::{self, Running};
 
@@ -60,47 +60,23 @@ pub(super) struct Launched {
 /// Starts `argv` in a sandbox; `session` is a private host directory to show at [`bwrap::SESSION`].
 pub(super) fn launch(spec: &Spec, session: Option<&Path>, argv: &[OsString]) -> Result<Launched> {
     let group = Group::create(&spec.limits);
-    let groups = group.iter().flat_map(Group::directories);
-    let connected = spec.preloaded.and_then(|process| Some((process.user_namespace(), process.connect()?)));
+    let groups = group.as_ref().map_or(&[][..], Group::directories);
+    let entrance = spec.preloaded.map(|process| entrance(process, groups)).transpose()?.flatten();
     let mut files = files()?;
     let (status, status_end) = io::pipe().context("create a pipe")?;
     files.status = Some(status_end.as_raw_fd());
     files.inherit.push(status_end.into());
-    let mut command = argv.to_vec();
-    let mut isolating = None;
-    if let Some((namespace, socket)) = connected {
-        let namespace = namespace.try_clone_to_owned().context("copy a descriptor")?;
-        isolating = Some(vec![
-            "nsenter".to_owned(),
-            format!("--user=/proc/self/fd/{}", namespace.as_raw_fd()),
-            "--preserve-credentials".to_owned(),
-            "--".to_owned(),
-            "unshare".to_owned(),
-            "--mount".to_owned(),
-            "--".to_owned(),
-        ]);
-        let mut handed = vec![socket];
-        for directory in groups.clone() {
-            let path = directory.join("cgroup.procs");
-            let group = File::options().write(true).open(&path);
-            handed.push(group.with_context(|| format!("open `{}`", path.display()))?.into());
-        }
-        let numbers = handed.iter().map(|descriptor| descriptor.as_raw_fd().to_string());
-        let client = [CLIENT.to_owned()].into_iter().chain(numbers).chain(["--".to_owned()]);
-        command = client.map(OsString::from).chain(command).collect();
-        files.inherit.extend(handed);
-        files.inherit.push(namespace);
-    }
     let mut chain: Vec<OsString> = ["sh", "-c", JOIN, "curate"].map(OsString::from).to_vec();
-    chain.extend(groups.map(|path| path.as_os_str().to_owned()));
+    chain.extend(groups.iter().map(OsString::from));
     chain.push("--".into());
     chain.extend(fixed_addresses());
     let workspaces = spec.workspace.into_iter().chain(spec.overlaid.iter().map(|overlaid| overlaid.workspace));
     let overlays: Vec<&Path> = workspaces.filter_map(Workspace::overlay).collect();
-    if isolating.is_none() && !overlays.is_empty() {
-        isolating = Some(UNSHARE.map(str::to_owned).to_vec());
+    match &entrance {
+        Some(entrance) => chain.extend_from_slice(&entrance.isolation),
+        None if overlays.is_empty() => {}
+        None => chain.extend(UNSHARE.map(OsString::from)),
     }
-    chain.extend(isolating.into_iter().flatten().map(OsString::from));
     if !overlays.is_empty() {
         chain.extend(["sh", "-c", MOUNT, "curate"].map(OsString::from));
         chain.extend(overlays.iter().map(OsString::from));
@@ -108,10 +84,42 @@ pub(super) fn launch(spec: &Spec, session: Option<&Path>, argv: &[OsString]) -> 
     }
     chain.extend(confined(spec, session, &files, Rights::Confined));
     chain.extend(resource_limits(&spec.limits));
-    chain.extend(command);
+    if let Some(entrance) = entrance {
+        chain.extend(entrance.client);
+        files.inherit.extend(entrance.descriptors);
+    }
+    chain.extend_from_slice(argv);
     let running = process::start(&chain, &host_environment(), None, files.inherit)?;
     process::set_nonblocking(&status)?;
     Ok(Launched { running: Some(running), group, status: Status { pipe: status, text: Vec::new() } })
+}
+
+/// How a sandbox is made so that a preloaded process can enter it.
+struct Entrance {
+    /// Puts what follows below the process's user namespace, in a mount namespace of its own.
+    isolation: Vec<OsString>,
+    /// Starts the client in front of the command.
+    client: Vec<OsString>,
+    /// Used by both under their numbers.
+    descriptors: Vec<OwnedFd>,
+}
+
+/// Returns `None` where the process is gone.
+fn entrance(process: &Preloaded, groups: &[PathBuf]) -> Result<Option<Entrance>> {
+    let Some(socket) = process.connect() else { return Ok(None) };
+    let mut descriptors = vec![socket];
+    for directory in groups {
+        let path = directory.join("cgroup.procs");
+        let group = File::options().write(true).open(&path);
+        descriptors.push(group.with_context(|| format!("open `{}`", path.display()))?.into());
+    }
+    let numbers = descriptors.iter().map(|descriptor| descriptor.as_raw_fd().to_string());
+    let client = [CLIENT.to_owned()].into_iter().chain(numbers).chain(["--".to_owned()]).map(OsString::from).collect();
+    let namespace = process.user_namespace().try_clone_to_owned().context("copy a descriptor")?;
+    let joined = format!("--user=/proc/self/fd/{}", namespace.as_raw_fd());
+    let isolation = ["nsenter", &joined, "--preserve-credentials", "--", "unshare", "--mount", "--"];
+    descriptors.push(namespace);
+    Ok(Some(Entrance { isolation: isolation.map(OsString::from).to_vec(), client, descriptors }))
 }
 
 /// Starts `argv` with the right to enter sandboxes, in a user namespace of its own; it keeps the descriptor `socket`.

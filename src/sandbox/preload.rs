@@ -33,7 +33,7 @@ pub const CLIENT: &str = "/opt/curate/enter";
 pub const CLIENT_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/enter"));
 
 /// How long a process may take to load.
-const MAX_START: Duration = Duration::from_mins(1);
+const MAX_START: Duration = Duration::from_secs(20);
 /// Kept of what one prints that does not get ready.
 const MAX_COMPLAINT_BYTES: usize = 4 << 10;
 /// Processes kept; each takes some tens of MiB.
