@@ -52,9 +52,6 @@ pub const SYNTHETIC: [(&str, &str); 5] = [
     ("/etc/hosts", "127.0.0.1 localhost curate\n::1 localhost ip6-localhost ip6-loopback\n"),
 ];
 
-/// What it takes to enter a sandbox: to join its namespaces, to change the root directory, to look at a process.
-const ENTERING: [&str; 3] = ["CAP_SYS_ADMIN", "CAP_SYS_CHROOT", "CAP_SYS_PTRACE"];
-
 const ENV: [(&str, &str); 19] = [
     ("PATH", "/opt/env/bin:/usr/local/bin:/usr/bin:/bin"),
     ("HOME", HOME),
@@ -124,15 +121,15 @@ pub struct View<'a> {
 /// Returns bubblewrap's command line up to the command to run.
 pub fn arguments(view: &View) -> Vec<OsString> {
     let mut argv = Argv(vec!["bwrap".into()]);
-    argv.extend(["--die-with-parent", "--new-session", "--cap-drop", "ALL"]);
+    argv.extend(["--die-with-parent", "--new-session"]);
     match view.rights {
         Rights::Confined => {
             argv.extend(["--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000"]);
+            argv.extend(["--cap-drop", "ALL"]);
         }
-        Rights::Entering => {
-            argv.extend(["--unshare-ipc", "--unshare-net", "--unshare-uts"]);
-            argv.extend(ENTERING.iter().flat_map(|capability| ["--cap-add", capability]));
-        }
+        // It drops itself what it does not need: a program that is started with some capabilities of its user
+        // namespace, and not all, is given random addresses.
+        Rights::Entering => argv.extend(["--unshare-ipc", "--unshare-net", "--unshare-uts", "--cap-add", "ALL"]),
     }
     argv.extend(["--hostname", "curate"]);
     if view.network {

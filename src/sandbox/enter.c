@@ -68,6 +68,12 @@ static int hand_over(int socket, const char *text, size_t length, const int *des
   return shutdown(socket, SHUT_WR) == 0;
 }
 
+/* Closes all descriptors but the streams and this one. */
+static void close_all_but(int kept) {
+  for (int i = (int)sysconf(_SC_OPEN_MAX) - 1; i > 2; i--)
+    if (i != kept) close(i);
+}
+
 int main(int argc, char **argv) {
   int socket, code, descriptors[MAX_DESCRIPTORS] = {0, 1, 2, -1};
   size_t n = 4, length;
@@ -77,16 +83,16 @@ int main(int argc, char **argv) {
   for (argv += 2; strcmp(*argv, "--") != 0; argv++)
     if (n < MAX_DESCRIPTORS) descriptors[n++] = atoi(*argv);
   argv++;
+  /* What runs here has this process's rights and must not get at the descriptors. */
+  prctl(PR_SET_DUMPABLE, 0);
   descriptors[3] = (int)syscall(SYS_pidfd_open, getpid(), 0);
   length = descriptors[3] < 0 ? 0 : describe(argv, &text);
   if (length > 0 && hand_over(socket, text, length, descriptors, n) && read(socket, &started, 1) == 1) {
-    /* What runs here has this process's rights and must not get at the descriptors. */
-    prctl(PR_SET_DUMPABLE, 0);
-    for (size_t i = 0; i < n; i++) close(descriptors[i]);
+    close_all_but(socket);
     return read(socket, &code, sizeof code) == sizeof code ? code : 137;
   }
-  /* Those that the command would not have had either. */
-  for (long i = sysconf(_SC_OPEN_MAX); i > 2; i--) close((int)i);
+  /* The command would not have had them either. */
+  close_all_but(-1);
   execv(argv[0], argv);
   perror(argv[0]);
   return 127;

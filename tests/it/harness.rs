@@ -640,7 +640,7 @@ fn the_environment_is_the_same_everywhere_and_varies_as_told() {
 
 /// Tests that fail with what they see of their process.
 const SEEN: &str = "\
-import ctypes, os, resource, signal, socket, sys, time
+import ctypes, logging, os, resource, signal, socket, subprocess, sys, threading, time
 def tell(*values): raise AssertionError(repr(values))
 def status(*names): return [line for line in open('/proc/self/status') if line.split(':')[0] in names]
 def test_rights(): tell(status('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb', 'NoNewPrivs', 'Uid', 'Gid', 'Groups'))
@@ -650,6 +650,10 @@ def test_place(): tell(os.getcwd(), sys.argv, sys.path, sys.prefix, sys.flags, g
 def test_variables(): tell(sorted(os.environ.items()), time.tzname)
 def test_first_modules(): tell(' '.join(sorted(sys.modules)[:140]))
 def test_last_modules(): tell(' '.join(sorted(sys.modules)[140:]))
+def test_addresses(): tell(open('/proc/self/personality').read(), subprocess.check_output(
+    [sys.executable, '-c', 'print(id(object()))']))
+def test_numbers(): tell(threading.main_thread().native_id == os.getpid() == threading.get_native_id())
+def test_clock(): tell(logging.makeLogRecord({}).relativeCreated < 3000)
 def test_signals(): tell([signal.getsignal(n) for n in range(1, 32) if n not in (9, 14, 19)], status('SigBlk', 'SigIgn'))
 def test_streams(): tell(sys.stdin.encoding, sys.stdout.errors, [os.fstat(n).st_mode for n in range(3)])
 ";
@@ -666,7 +670,7 @@ fn a_fork_of_a_preloaded_runner_is_like_one_that_was_started() {
         write(
             "tests/test_fork.py",
             "import random\ndef test_started(): assert '--preload' not in open('/proc/self/cmdline').read()\n\
-             def test_random(): assert not random.random()\n",
+             def test_random(): assert not random.random()\ndef test_address(): assert not id(random)\n",
         ),
     ];
     let mut request = Bench::request(&files, Selection::All);
@@ -683,15 +687,16 @@ fn a_fork_of_a_preloaded_runner_is_like_one_that_was_started() {
         messages(report).into_iter().filter(of_this).map(|(id, text)| (id.to_owned(), text.to_owned())).collect()
     };
     let [first, second, cold_seen]: [BTreeMap<String, String>; 3] = [seen(&reports[0]), seen(&reports[1]), seen(&cold)];
-    assert_eq!(first.len(), 9);
+    assert_eq!(first.len(), 12);
     assert_eq!(first, second);
     assert_eq!(first, cold_seen);
-    let random = |report: &Report| report.tests["tests/test_fork.py::test_random"].message.clone();
-    assert_ne!(random(&reports[0]), random(&reports[1]));
+    let told = |report: &Report, id| report.tests[&format!("tests/test_fork.py::{id}")].message.clone();
+    assert_ne!(told(&reports[0], "test_random"), told(&reports[1], "test_random"));
+    assert_eq!(told(&reports[0], "test_address"), told(&reports[1], "test_address"));
 }
 
 #[test]
-fn a_tree_with_modules_of_the_runner_starts_from_nothing() {
+fn a_tree_with_modules_of_the_runner_or_of_its_start_starts_from_nothing() {
     let Some(bench) = bench() else { return };
     let told = "def test_own():\n    import iniconfig\n    assert iniconfig.__file__.startswith('/testbed')\n    \
                 import os\n    assert '--preload' not in open('/proc/self/cmdline').read()\n";
@@ -700,6 +705,11 @@ fn a_tree_with_modules_of_the_runner_starts_from_nothing() {
                __path__ = [str(path.parent)]\nexec(compile(source, __file__, 'exec'))\n";
     let report = bench.report(&[write("tests/test_t.py", told), write("iniconfig/__init__.py", own)]);
     assert_eq!(report.status("tests/test_t.py::test_own"), Some(Status::Passed), "{report:?}");
+
+    let told = "import sys\ndef test_first(): assert sys.is_first\n";
+    let own = "import sys\nsys.is_first = '_pytest' not in sys.modules\n";
+    let report = bench.report(&[write("tests/test_t.py", told), write("sitecustomize.py", own)]);
+    assert_eq!(report.status("tests/test_t.py::test_first"), Some(Status::Passed), "{report:?}");
 }
 
 #[test]

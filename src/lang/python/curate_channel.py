@@ -269,6 +269,7 @@ def supervise(plan, wall_s=None):
     child = os.fork()
     if child == 0:
         os.close(reader)
+        renumber_main_thread()
         return plan, Recorder(results, nonce), Watch(limit_s, Pipe(writer))
     os.close(writer)
     status, killed = wait(child, reader, limit_s + GRACE_S, wall_s)
@@ -278,6 +279,13 @@ def supervise(plan, wall_s=None):
     recorder = Recorder(results, nonce, SUPERVISOR_SEQUENCE)
     recorder.write("exit", code=exit_code, signal=by_signal, killed=killed)
     return exit_code if exit_code is not None else 128 + by_signal
+
+
+def renumber_main_thread():
+    """Corrects what a fork leaves of its parent where threads were loaded before."""
+    if "threading" in sys.modules:
+        thread = sys.modules["threading"].current_thread()
+        getattr(thread, "_set_native_id", lambda: None)()
 
 
 def share_bytecode(root):

@@ -19,6 +19,8 @@ NAMESPACES = 0x10000000 | 0x20000 | 0x4000000 | 0x8000000 | 0x40000000 | 0x20000
 MNT_DETACH = 2
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 4, 24, 38, 47, 4
 CAPABILITY_VERSION = 0x20080522
+# To change the root directory, to look at a process, to join namespaces.
+ENTERING = 1 << 18 | 1 << 19 | 1 << 21
 MAX_DESCRIPTORS = 8
 # What a run ends with that cannot reach its instructions.
 CHANNEL_BROKEN = 97
@@ -31,6 +33,7 @@ def serve(descriptor, packages, load, known):
     can run anything here. Of the modules loaded so far the runner and what it runs see only `known`.
     """
     libc = ctypes.CDLL(None, use_errno=True)
+    keep_rights(libc, ENTERING)
     check(libc.umount2(os.fsencode(packages), MNT_DETACH))
     sys.path_importer_cache.clear()
     for name in set(sys.modules) - known:
@@ -147,6 +150,15 @@ def become(libc, text, packages):
     # What the interpreter does on starting with packages in sight.
     site.addsitedir(packages)
     site.execsitecustomize()
+    logging = sys.modules.get("logging")
+    if logging is not None:
+        logging._startTime = time.time_ns() if isinstance(logging._startTime, int) else time.time()
+
+
+def keep_rights(libc, capabilities):
+    """Drops all capabilities but these, of the first 32, and hands none on."""
+    kept = (ctypes.c_uint32 * 6)(capabilities, capabilities)
+    check(libc.capset((ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), kept))
 
 
 def give_up_rights(libc):
@@ -154,16 +166,15 @@ def give_up_rights(libc):
     while libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
         capability += 1
     libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    none = (ctypes.c_uint32 * 6)()
-    check(libc.capset((ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), none))
+    keep_rights(libc, 0)
     check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     # Reset by the changes above; without it a process cannot look at itself.
     check(libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0))
 
 
 def is_shadowed():
-    """Says whether the tree has modules that a fresh start would have loaded instead of some that are loaded."""
-    names = {name.partition(".")[0] for name in sys.modules}
+    """Says whether the tree has modules that a fresh start would have loaded before, or instead of, some that are loaded."""
+    names = {name.partition(".")[0] for name in sys.modules} | {"sitecustomize"}
     for root in os.environ.get("PYTHONPATH", "").split(os.pathsep):
         try:
             entries = os.listdir(root)
