@@ -1,4 +1,5 @@
-//! What every stage that executes something needs: the cache, the sandbox backend, the number of workers.
+//! What every stage that executes something needs: the cache, the sandbox backend, the number of workers,
+//! and test runners that are loaded already.
 
 use crate::{
     cache::Cache,

@@ -2,7 +2,8 @@
 //!
 //! The chain is `sh` (joins the control groups) → `setarch -R` (fixed addresses) → `unshare` and `mount` (the overlay,
 //! in a mount namespace of its own) → `bwrap` → `prlimit` → the command. Each step replaces the one before, so our
-//! child is bubblewrap itself, nothing is ever mounted on the host, and nothing is left if we are killed.
+//! child is bubblewrap itself, nothing is ever mounted on the host, and nothing is left if we are killed. Where a
+//! preloaded process is to enter, `nsenter` puts the chain below its user namespace, and its client starts the command.
 
 use std::{
     env,

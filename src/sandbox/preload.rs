@@ -25,7 +25,7 @@ use anyhow::{Context, Result};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use super::{Spec, launch};
-use crate::process::{self, Recorder, Running};
+use crate::process::Running;
 
 /// Where a sandbox shows the client.
 pub const CLIENT: &str = "/opt/curate/enter";
@@ -34,8 +34,6 @@ pub const CLIENT_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ente
 
 /// How long a process may take to load.
 const MAX_START: Duration = Duration::from_secs(20);
-/// Kept of what one prints that does not get ready.
-const MAX_COMPLAINT_BYTES: usize = 4 << 10;
 /// Processes kept; each takes some tens of MiB.
 const MAX_PROCESSES: usize = 12;
 
@@ -60,12 +58,7 @@ impl Preloaded {
         let argv: Vec<OsString> = argv.iter().chain([&number, &place.to_owned()]).map(OsString::from).collect();
         let running = launch::launch_entering(spec, theirs.into(), &argv)?;
         control.set_read_timeout(Some(MAX_START)).context("set a time limit")?;
-        if let Err(error) = control.read_exact(&mut [0]) {
-            let mut complaint = Recorder::new(MAX_COMPLAINT_BYTES);
-            process::pump(&running.stderr, &mut complaint)?;
-            let complaint = complaint.finish().text();
-            return Err(error).with_context(|| format!("preload a test runner: {}", complaint.trim()));
-        }
+        control.read_exact(&mut [0]).context("wait for a preloaded process")?;
         let user_namespace = PathBuf::from(format!("/proc/{}/ns/user", running.id()));
         let user_namespace =
             File::open(&user_namespace).with_context(|| format!("open `{}`", user_namespace.display()))?.into();
